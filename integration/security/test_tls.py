@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,13 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
 
 from pybroker.security.tls.certificates import issued
 from testing.clients.certificates import Stores
 from testing.process.broker import BrokerProcess
+from testing.process.several import SeveralBrokers
 from testing.waiting import until
 
 COUNT = 300
@@ -36,7 +40,7 @@ def context_of(stores: Stores, *, has_certificate: bool = True) -> ssl.SSLContex
     return context
 
 
-def librdkafka(stores: Stores, broker: BrokerProcess) -> dict[str, Any]:
+def librdkafka(stores: Stores, broker: BrokerProcess | SeveralBrokers) -> dict[str, Any]:
     return {
         "bootstrap.servers": broker.bootstrap,
         "security.protocol": "ssl",
@@ -167,3 +171,26 @@ def test_a_new_certificate_is_used_without_a_restart(
     assert serial() == before
     stores.pem("broker", issued(stores.authority, "CN=broker", ["localhost"]))
     until(lambda: serial() != before, "the new certificate")
+
+
+def test_our_tools_and_a_cluster_use_tls_in_both_directions(stores: Stores, tmp_path: Path) -> None:
+    overrides = stores.of_broker(ssl_client_auth="required", default_replication_factor="3", min_insync_replicas="2")
+    cluster = SeveralBrokers(tmp_path, 3, overrides)
+    cluster.start()
+    try:
+        settings = librdkafka(stores, cluster)
+        producer = Producer({**settings, "acks": "all"})
+        for _ in range(COUNT):
+            producer.produce("t", VALUE)
+        assert producer.flush(60) == 0
+        topic = AdminClient(settings).list_topics("t", timeout=30).topics["t"]
+        assert [len(partition.isrs) for partition in topic.partitions.values()] == [3]
+        properties = f"security.protocol=SSL\nssl.keystore.type=PEM\nssl.keystore.location={stores.client}\n"
+        properties += f"ssl.truststore.type=PEM\nssl.truststore.location={stores.ca}\n"
+        file = stores.write("client.properties", properties.encode())
+        arguments = ["--bootstrap-server", cluster.bootstrap, "--command-config", file, "--list"]
+        command = [sys.executable, "-m", "pybroker", "tool", "kafka-topics", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+        assert "t" in done.stdout.split()
+    finally:
+        cluster.stop()

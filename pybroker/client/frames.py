@@ -40,6 +40,7 @@ class Frames:
     ) -> None:
         self.address, self.client_id, self.correlation_id = address, client_id, 0
         self._socket, self._response_s, self._frame_bytes_max = connected, response_s, frame_bytes_max
+        self._has_tls = hasattr(connected, "cipher")  # such a socket sends no parts at once
         self._deadline = 0.0
 
     def __enter__(self) -> Frames:
@@ -68,7 +69,7 @@ class Frames:
         try:
             while views:
                 self._bound()
-                sent = self._socket.sendmsg(views[:_PARTS_MAX])
+                sent = self._socket.send(views[0]) if self._has_tls else self._socket.sendmsg(views[:_PARTS_MAX])
                 while views and sent >= len(views[0]):
                     sent -= len(views.pop(0))
                 if sent:

@@ -42,6 +42,12 @@ CLASSES: Final = {
 }
 
 
+TLS_STORES: Final = {
+    "ssl.keystore.location", "ssl.keystore.type", "ssl.truststore.location", "ssl.truststore.type", "ssl.protocol",
+    "ssl.enabled.protocols", "ssl.truststore.password",
+}  # fmt: skip
+"""Settings of stores, whose names are others in librdkafka."""
+
 CRITICAL: Final = 2
 """The level up to which librdkafka logs by itself; `Troubles` reports the rest."""
 SILENCE_S: Final = 10.0
@@ -66,10 +72,12 @@ def given_properties(options: Options, files: Iterable[str], given: Iterable[str
 
 
 def librdkafka_of(tool: str, properties: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings for librdkafka. Raises CommandError for a client that wants a protocol other than PLAINTEXT."""
+    """Return the settings for librdkafka. Raises CommandError for a client that wants to log in."""
     check_security(dict(properties))
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] = _tls_of(properties)
     for name, value in properties.items():
+        if name in TLS_STORES:
+            continue
         if name in WITHOUT_MEANING:
             print(f"WARN {tool}: {name} has no meaning for this client and is ignored", file=sys.stderr)
         elif name in RENAMED:
@@ -79,6 +87,21 @@ def librdkafka_of(tool: str, properties: Mapping[str, str]) -> dict[str, Any]:
             settings[name] = ",".join(CLASSES.get(one.strip().rpartition(".")[2], one.strip()) for one in value.split(","))
         else:
             settings[name] = value
+    return settings
+
+
+def _tls_of(properties: Mapping[str, str]) -> dict[str, Any]:
+    """Return librdkafka's names for the stores of a Java client. Raises CommandError for a trust store that is not PEM."""
+    settings: dict[str, Any] = {}
+    if (trusted := properties.get("ssl.truststore.location")) is not None:
+        if properties.get("ssl.truststore.type") != "PEM":
+            raise CommandError(f"ssl.truststore.location={trusted}: this client reads PEM only, with ssl.truststore.type=PEM")
+        settings["ssl.ca.location"] = trusted
+    if (keys := properties.get("ssl.keystore.location")) is not None:
+        if properties.get("ssl.keystore.type") == "PEM":
+            settings["ssl.certificate.location"] = settings["ssl.key.location"] = keys
+        else:
+            settings["ssl.keystore.location"] = keys
     return settings
 
 

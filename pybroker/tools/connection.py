@@ -5,11 +5,15 @@ from __future__ import annotations
 import socket
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from pybroker.client.address import parse_address
 from pybroker.client.errors import ClientError, reason_of
 from pybroker.client.frames import Frames
 from pybroker.tools.errors import CommandError
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 API_VERSIONS = 18
 CLIENT_ID = "pybroker-commands"
@@ -32,7 +36,13 @@ def servers(text: str) -> list[tuple[str, int]]:
     return found
 
 
-def connect(bootstrap: list[tuple[str, int]], *, wait_s: float = WAIT_S, response_s: float = RESPONSE_S) -> Frames:
+def connect(
+    bootstrap: list[tuple[str, int]],
+    *,
+    wait_s: float = WAIT_S,
+    response_s: float = RESPONSE_S,
+    tls: SSLContext | None = None,
+) -> Frames:
     """Return a connection to the first server that responds, trying again until `wait_s` is over.
 
     A container's published port takes connections before the broker does, so a connection counts only when the broker has
@@ -49,7 +59,7 @@ def connect(bootstrap: list[tuple[str, int]], *, wait_s: float = WAIT_S, respons
         is_resolved = False
         for host, port in bootstrap:
             try:
-                return _greeted(host, port, attempt_s=attempt_s, response_s=response_s)
+                return _greeted(host, port, attempt_s=attempt_s, response_s=response_s, tls=tls)
             except socket.gaierror as error:
                 reasons.append(f"{host}:{port}: {reason_of(error)}")
             except (OSError, ClientError) as error:
@@ -68,9 +78,11 @@ def connect(bootstrap: list[tuple[str, int]], *, wait_s: float = WAIT_S, respons
         attempt_s = min(response_s, max(BACKOFF_MAX_S, left_s))
 
 
-def _greeted(host: str, port: int, *, attempt_s: float, response_s: float) -> Frames:
+def _greeted(host: str, port: int, *, attempt_s: float, response_s: float, tls: SSLContext | None) -> Frames:
     """Return a connection that has responded to ApiVersions v0. Raises OSError and ClientError."""
     connected = socket.create_connection((_encoded(host), port), attempt_s)  # type: ignore[arg-type]  # bytes do
+    if tls is not None:
+        connected = tls.wrap_socket(connected, server_hostname=host)
     connection = Frames(connected, address=f"{host}:{port}", client_id=CLIENT_ID)
     try:
         connection.ask(API_VERSIONS, version=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from pybroker.client.errors import ClientError
 from pybroker.client.frames import Frames  # noqa: TC001  `typing` is slow to import
@@ -13,6 +14,9 @@ from pybroker.tools.options import VALUE, Options
 
 BOOTSTRAP_VARIABLE = "PYBROKER_BOOTSTRAP"
 READY_VARIABLE, READY_FILE = "PYBROKER_READY_FILE", "/tmp/pybroker-ready"  # noqa: S108  where a container's broker writes its address
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 OPTIONS = {"bootstrap-server": VALUE, "command-config": VALUE, "zookeeper": VALUE, "version": "", "help": ""}
 """The options of every command of an administrator."""
@@ -24,18 +28,20 @@ class Target:
     def __init__(self, bootstrap: str, properties: dict[str, str]) -> None:
         self.bootstrap, self.properties = bootstrap, properties
         self.servers = servers(bootstrap)
+        self.tls = tls_of(properties)
 
     def connect(self, *, wait_s: float | None = None, response_s: float | None = None) -> Frames:
         """Return a connection to one of the brokers. Raises ClientError and CommandError."""
         request_s = self._seconds("request.timeout.ms", RESPONSE_S) if response_s is None else response_s
         if wait_s is None:
             wait_s = self._seconds("default.api.timeout.ms", WAIT_S)
-        return connect(self.servers, wait_s=wait_s, response_s=request_s)
+        return connect(self.servers, wait_s=wait_s, response_s=request_s, tls=self.tls)
 
     def connect_to(self, host: str, port: int) -> Frames:
         """Return a connection to a broker that the cluster has named, without a second attempt. Raises ClientError."""
         try:
-            return connect([(host, port)], wait_s=0, response_s=self._seconds("request.timeout.ms", RESPONSE_S))
+            response_s = self._seconds("request.timeout.ms", RESPONSE_S)
+            return connect([(host, port)], wait_s=0, response_s=response_s, tls=self.tls)
         except CommandError as error:  # its name does not resolve
             raise ClientError(str(error)) from error
 
@@ -102,7 +108,7 @@ def _of_this_container() -> str | None:
 
 
 def client_properties(path: str | None) -> dict[str, str]:
-    """Read a client's properties file. Raises CommandError, also for a client that wants a protocol other than PLAINTEXT."""
+    """Read a client's properties file. Raises CommandError, also for a client that wants to log in."""
     found = {} if path is None else properties_of(path)
     check_security(found)
     return found
@@ -122,7 +128,21 @@ def properties_of(path: str) -> dict[str, str]:
 
 
 def check_security(properties: dict[str, str]) -> None:
-    """Raise CommandError for a client that wants a protocol other than PLAINTEXT."""
+    """Raise CommandError for a client that wants a protocol other than PLAINTEXT and SSL."""
     protocol = properties.get("security.protocol", "PLAINTEXT")
-    if protocol.upper() != "PLAINTEXT":
-        raise not_supported(f"security.protocol={protocol}", "the listeners are PLAINTEXT")
+    if protocol.upper() not in ("PLAINTEXT", "SSL"):
+        raise not_supported(f"security.protocol={protocol}", "these commands do not log in")
+
+
+def tls_of(properties: dict[str, str]) -> SSLContext | None:
+    """Return the context of a client with TLS; None for a client without. Raises CommandError for stores that cannot be read."""
+    if properties.get("security.protocol", "").upper() != "SSL":
+        return None
+    from pybroker.config.setting import ConfigError
+    from pybroker.security.tls.contexts import client_context
+    from pybroker.security.tls.settings import settings_of_client
+
+    try:
+        return client_context(settings_of_client(properties))
+    except ConfigError as error:
+        raise CommandError(str(error)) from error

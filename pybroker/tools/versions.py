@@ -15,7 +15,7 @@ from pybroker.tools.errors import CommandError
 from pybroker.tools.kafka_apis import BETWEEN_BROKERS, FOR_CLIENTS
 from pybroker.tools.metadata import Broker, metadata
 from pybroker.tools.options import parse
-from pybroker.tools.target import OPTIONS, target_of
+from pybroker.tools.target import OPTIONS, Target, target_of
 
 RESPONSE_S = 5.0
 """The limit of Kafka's tool, which tries once."""
@@ -38,16 +38,16 @@ def main(tool: str, arguments: list[str]) -> None:
         raise CommandError(f"Request METADATA failed on brokers List({tried}): {error}") from error
     with first:
         for broker in brokers:
-            print(f"{broker} -> {_versions_of(broker, first, target.servers)}")
+            print(f"{broker} -> {_versions_of(broker, first, target)}")
 
 
-def _versions_of(broker: Broker, first: Frames, known: list[tuple[str, int]]) -> str:
+def _versions_of(broker: Broker, first: Frames, target: Target) -> str:
     """Return what a broker serves, over the first connection if that leads to the same broker."""
     address = (broker.host, broker.port)
     try:
-        if known == [address]:
+        if target.servers == [address]:
             return described(api_versions(first))
-        with connect([address], wait_s=0, response_s=RESPONSE_S) as connection:
+        with connect([address], wait_s=0, response_s=RESPONSE_S, tls=target.tls) as connection:
             return described(api_versions(connection))
     except (CommandError, ClientError) as error:
         return f"ERROR: {error}"

@@ -62,6 +62,11 @@ def settings_of_listener(config: BrokerConfig, listener_name: str, *, is_sasl: b
     return _overridden(values, config.unread, key_of(listener_name, ""))
 
 
+def settings_of_client(properties: Mapping[str, str]) -> TlsSettings:
+    """Return the properties of a client's file. Raises ConfigError."""
+    return _overridden({name: row.default for name, row in _ROWS.items()}, properties, "")
+
+
 def _overridden(values: dict[str, Value], texts: Mapping[str, str], prefix: str) -> TlsSettings:
     keys = {}
     for name, row in _ROWS.items():
