@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import select
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -55,15 +56,18 @@ class Hangups:
             self._loop.call_soon(self._register)
 
     def unwatch(self, watcher: Watcher) -> None:
-        """Stop watching the connection, whose socket is open still."""
+        """Stop watching the connection, whose socket may be closed already if it has TLS."""
         if watcher in self._new:
             self._new.remove(watcher)
         elif watcher in self._waiting:
             self._waiting.remove(watcher)
         elif self._epoll is not None:
             descriptor = self._descriptors.pop(watcher)
+            if self._watchers.get(descriptor) is not watcher:
+                return  # a connection with TLS is lost after its socket was closed: the number may be another's by then
             del self._watchers[descriptor]
-            self._epoll.unregister(descriptor)
+            with suppress(OSError):  # closed, which ended the watch
+                self._epoll.unregister(descriptor)
 
     def close(self) -> None:
         """Stop watching all descriptors."""
@@ -84,7 +88,8 @@ class Hangups:
         for watcher in due:
             descriptor = self._descriptors[watcher] = watcher.descriptor
             self._watchers[descriptor] = watcher
-            self._epoll.register(descriptor, select.EPOLLRDHUP)  # errors and hang-ups are always reported
+            with suppress(OSError, ValueError):  # closed already, and about to be lost
+                self._epoll.register(descriptor, select.EPOLLRDHUP)  # errors and hang-ups are always reported
 
     def _ready(self) -> None:
         assert self._epoll is not None

@@ -99,3 +99,22 @@ async def test_nothing_is_scheduled_while_no_connection_is_new(parked: Parked) -
     await iterations(3)
     assert not hangups._is_scheduled
     hangups.close()
+
+
+async def test_a_connection_whose_socket_is_closed_before_it_is_released_leaves_that_of_another_watched(parked: Parked) -> None:
+    hangups = Hangups(asyncio.get_running_loop())
+    hangups.watch(parked)
+    await iterations(4)
+    number = parked.descriptor
+    parked.close()
+    other = Parked()
+    try:
+        assert other.descriptor == number, "the lowest free number is the next"
+        hangups.watch(other)
+        await iterations(4)
+        hangups.unwatch(parked)
+        other.peer.close()
+        await asyncio.wait_for(other.ended.wait(), 30)
+    finally:
+        other.close()
+        hangups.close()
