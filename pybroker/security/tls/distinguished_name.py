@@ -25,8 +25,8 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.25": "DC",
     "0.9.2342.19200300.100.1.1": "UID",
 }
-_UTF8, _PRINTABLE, _T61, _GENERAL, _UNIVERSAL, _BMP = 12, 19, 20, 27, 28, 30
-_TEXTS: Final = {_UTF8: "utf-8", _PRINTABLE: "utf-8", _T61: "utf-8", _GENERAL: "utf-8", _UNIVERSAL: "utf-8", _BMP: "utf-8"}
+_UTF8, _PRINTABLE, _T61, _IA5, _GENERAL, _UNIVERSAL, _BMP = 12, 19, 20, 22, 27, 28, 30
+_TEXTS: Final = frozenset((_UTF8, _PRINTABLE, _T61, _IA5, _GENERAL, _UNIVERSAL, _BMP))
 """The types of values that Java prints as texts. It takes the bytes of each of them for UTF-8."""
 _ESCAPED: Final = str.maketrans({**{character: f"\\{character}" for character in ',=+<>#;"\\'}, "\0": "\\00"})
 _VERSION_TAG: Final = 0xA0
@@ -61,10 +61,10 @@ def _printed(name: bytes) -> str:
 
 
 def _pair(identifier: str, tag: int, value: bytes, raw: bytes) -> str:
-    keyword, encoding = _KEYWORDS.get(identifier), _TEXTS.get(tag)
-    if keyword is None or encoding is None:
+    keyword = _KEYWORDS.get(identifier)
+    if keyword is None or tag not in _TEXTS:
         return f"{identifier if keyword is None else keyword}=#{raw.hex()}"
-    text = value.decode(encoding, "replace")
+    text = value.decode("utf-8", "replace")
     core = text.strip(" \r")
     lead = len(text) - len(text.lstrip(" \r"))
     before, after = text[:lead], text[lead + len(core) :]

@@ -38,7 +38,7 @@ def certificate_of(*parts: x509.RelativeDistinguishedName) -> bytes:
         ([[A(NameOID.COMMON_NAME, "é中")]], "CN=é中"),
         ([[A(NameOID.EMAIL_ADDRESS, "a@b.c")]], "1.2.840.113549.1.9.1=#16056140622e63"),
         ([[A(NameOID.SERIAL_NUMBER, "7")]], "2.5.4.5=#130137"),
-        ([[A(NameOID.DOMAIN_COMPONENT, "org")], [A(NameOID.USER_ID, "u")]], "UID=u,DC=#16036f7267"),
+        ([[A(NameOID.DOMAIN_COMPONENT, "org")], [A(NameOID.USER_ID, "u")]], "UID=u,DC=org"),
         ([[A(NameOID.LOCALITY_NAME, "x")], [A(NameOID.STATE_OR_PROVINCE_NAME, "y")]], "ST=y,L=x"),
         ([[A(NameOID.STREET_ADDRESS, "1")], [A(NameOID.TITLE, "t")]], "2.5.4.12=#0c0174,STREET=1"),
         ([[A(NameOID.COMMON_NAME, "p", _type=_ASN1Type.PrintableString)]], "CN=p"),
