@@ -109,10 +109,13 @@ class Followers:
 
     def apply_image(self, image: PartitionImage) -> None:
         """Follow a decision of the cluster in the same leader epoch."""
-        before, self._isr, self.proposed = self._by_id, image.isr, None
+        before, old_isr, self._isr, self.proposed = self._by_id, self._isr, image.isr, None
         self._by_id = {
             replica: before.get(replica) or Follower(_NEVER_MS) for replica in image.replicas if replica != self._leader
         }
+        for replica, follower in self._by_id.items():
+            if replica in old_isr and replica not in image.isr:  # its disk takes no records, say: nothing waits for it meanwhile
+                follower.caught_up_ms = _NEVER_MS
 
     def __getitem__(self, replica_id: BrokerId) -> Follower:
         return self._by_id[replica_id]

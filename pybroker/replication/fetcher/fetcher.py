@@ -168,7 +168,9 @@ class ReplicaFetcher:
         return max(now_ms, self.ready_ms, of_partitions)
 
     def request(self, now_ms: int) -> Request | None:
-        """Return the next request; None if every partition waits."""
+        """Return the next request; None if every partition waits. A log on a full volume only follows the start of the leader's,
+        which may make room.
+        """
         for key, one in list(self._resting.items()):
             if one.ready_ms <= now_ms:
                 del self._resting[key]
@@ -196,6 +198,10 @@ class ReplicaFetcher:
                 session.forget((one.topic_id, key.partition))
                 continue
             log = one.partition.log
+            if log.log_directory.room.is_full:  # a fetch from the end of a log that takes no more would bring it into the ISR
+                self._behind[key] = one
+                session.forget((one.topic_id, key.partition))
+                continue
             state = one.leader_epoch, log.log_end_offset, following.last_epoch(one.partition), log.log_start_offset
             if session.name((one.topic_id, key.partition), state):
                 named[key] = one
@@ -318,6 +324,8 @@ class ReplicaFetcher:
             following.start_at(partition, log_start_offset)
             del self._resting[key]
             self._changed[key] = None
+        elif log.log_start_offset < log_start_offset <= partition.high_watermark:
+            log.increment_log_start_offset(log_start_offset, high_watermark=partition.high_watermark)
 
 
 def _code(code: int) -> ErrorCode:
