@@ -137,7 +137,7 @@ class BrokerServer:
         Raises StartError, or OSError when an address cannot be bound.
         """
         self._listeners = listeners_of(self.config)
-        sockets = await bind_listeners(self.config, self._listeners)
+        sockets = await self._bind()
         try:
             self._share_descriptors()
             self.faults, self.trail = self.faults or faults_of(self.config), self.trail or trail_of(self.config)
@@ -150,6 +150,9 @@ class BrokerServer:
             for one in sockets:
                 one.close()
             raise
+
+    async def _bind(self) -> list[socket.socket]:
+        return await bind_listeners(self.config, self._listeners)
 
     async def _open(self, sockets: Sequence[socket.socket]) -> list[BoundListener]:
         await self._open_metadata()
@@ -481,4 +484,5 @@ class BrokerServer:
     def see_room(self) -> None:
         """Take notice that log directories have become full, or have room again."""
         self.lifecycle.room_changed(has_room=self.log_manager.has_room)
-        self.membership.see_room(self.log_manager)
+        if self.membership.see_room(self.log_manager) and self.replication is not None:
+            self.replication.look_again()

@@ -238,8 +238,9 @@ class Membership:
         except (StoreError, ConfigError) as error:
             raise start_error(self._config, error) from error
 
-    def see_room(self, logs: LogManager) -> None:
-        """Have other brokers lead the partitions of directories that are offline or full, which take no records.
+    def see_room(self, logs: LogManager) -> bool:
+        """Have other brokers lead the partitions of directories that are offline or full, which take no records. Returns whether
+        other directories are so than at the look before.
 
         The logs of a directory that has become so leave all ISRs, so that no leader waits for them. Later looks give up those
         that this broker leads again, as the preferred replica.
@@ -252,6 +253,7 @@ class Membership:
             given = [log for log in of_full if log.log_directory not in before or _leads_beside(image, broker_id, log)]
             if given:
                 self.control.give_up([log.topic_partition for log in given])
+        return full != before
 
     async def leave(self) -> None:
         """Move leaders away, at the beginning of a stop."""

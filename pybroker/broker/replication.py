@@ -84,6 +84,11 @@ class Replication:
             return self._followed(removed, [*delta.added, *(topic for _, topic in delta.changed)])
         return None
 
+    def look_again(self) -> None:
+        """Take notice that volumes have become full, or have room again."""
+        for moving in self._fetchers.values():
+            moving.fetcher.look_again()
+
     @property
     def lags(self) -> Iterator[tuple[TopicPartition, BrokerId, int]]:
         """Return how many records each copied partition is behind its leader."""

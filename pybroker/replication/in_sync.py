@@ -114,7 +114,7 @@ class Followers:
             replica: before.get(replica) or Follower(_NEVER_MS) for replica in image.replicas if replica != self._leader
         }
         for replica, follower in self._by_id.items():
-            if replica in old_isr and replica not in image.isr:  # its disk takes no records, say: nothing waits for it meanwhile
+            if replica in old_isr and replica not in image.isr:  # as one whose disk takes no records: nothing waits for it
                 follower.caught_up_ms = _NEVER_MS
 
     def __getitem__(self, replica_id: BrokerId) -> Follower:

@@ -11,6 +11,12 @@ from pybroker.config.broker import BrokerConfig
 from pybroker.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from pybroker.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from pybroker.replication import following
 from pybroker.replication.fetcher.fetcher import LOOK_AGAIN_MS, Followed, ReplicaFetcher, Request
 
@@ -23,6 +29,8 @@ class CountedLog:
 
     def __init__(self) -> None:
         self.end, self.log_start_offset, self.looks = 0, 0, 0
+        self.room = SimpleNamespace(is_full=False)
+        self.log_directory = SimpleNamespace(room=self.room)
         self.epochs = SimpleNamespace(latest_epoch=1)
 
     @property
@@ -30,15 +38,20 @@ class CountedLog:
         self.looks += 1
         return self.end
 
+    def increment_log_start_offset(self, offset: int, *, high_watermark: int) -> None:
+        assert offset <= high_watermark
+        self.log_start_offset = offset
+
 
 class Scene:
     """A fetcher of five partitions, whose first request has had a response."""
 
     def __init__(self) -> None:
-        self.logs = [CountedLog() for _ in range(5)]
+        self.logs, self.partitions = [CountedLog() for _ in range(5)], list[Any]()
         self.fetcher = ReplicaFetcher(BrokerId(2), broker_id=BrokerId(1), broker_epoch=lambda: 1, config=BrokerConfig())
         for number, log in enumerate(self.logs):
             partition: Any = SimpleNamespace(log=log, leader_epoch=3, is_leader=False)
+            self.partitions.append(partition)
             self.fetcher.add(TopicPartition("t", number), Followed(partition, TOPIC_ID, LeaderEpoch(3)))
         self.now_ms = 0
         self.first = self.respond()
@@ -113,6 +126,26 @@ def test_a_log_start_that_moves_by_itself_is_named_in_time(scene: Scene) -> None
     assert named(scene.respond()) == []
     scene.now_ms = LOOK_AGAIN_MS
     assert named(scene.respond()) == [(2, 0)]
+
+
+def test_a_log_on_a_full_volume_follows_only_the_start_of_the_leaders(scene: Scene) -> None:
+    log: Any = scene.logs[1]
+    log.end, log.room.is_full = 9, True
+    scene.partitions[1].high_watermark = 8
+    scene.fetcher.look_again()
+    assert forgotten(scene.respond()) == [1], "a fetch from its end would bring it into the ISR"
+    for start, room in ((0, False), (4, False), (4, True)):
+        asked = scene.fetcher.request(scene.now_ms)
+        assert asked is not None
+        assert isinstance(asked.message, ListOffsetsRequest)
+        assert [one.partition_index for topic in asked.message.topics for one in topic.partitions] == [1]
+        found = ListOffsetsTopicResponse(name="t", partitions=[ListOffsetsPartitionResponse(partition_index=1, offset=start)])
+        for _ in scene.fetcher.handle(asked, ListOffsetsResponse(topics=[found]), lambda: scene.now_ms):
+            pass
+        log.room.is_full = not room
+        scene.now_ms += 1_000
+        assert named(scene.respond()) == ([(1, 9)] if room else [])
+    assert log.log_start_offset == 4
 
 
 def test_after_a_request_without_a_response_all_are_named_again(scene: Scene) -> None:

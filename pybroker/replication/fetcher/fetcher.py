@@ -223,6 +223,10 @@ class ReplicaFetcher:
         )
         return Request(message, named)
 
+    def look_again(self) -> None:
+        """Look at all partitions for the next request, because a volume has become full or has room again."""
+        self._look_again_ms = 0
+
     def give_up(self) -> None:
         """Forget the request that is under way, whose response will not be handled."""
         self._session.begin_again()
