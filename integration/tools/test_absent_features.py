@@ -1,6 +1,6 @@
 """Stock clients and Kafka's tools learn that access control, tokens, quotas and credentials are off, and see the quorum of one.
 
-Apache Kafka 3.9.2 without security gives them the same, except that it stores quotas and credentials.
+Apache Kafka 3.9.2 without security gives them the same, except that it stores credentials.
 """
 
 from __future__ import annotations
@@ -131,8 +131,6 @@ def test_kafkas_tools_report_that_it_is_off(tools: ToolRunner, bootstrap: str, t
     for kind in ("users", "clients"):
         ran = tools.run("configs", *at, "--describe", "--entity-type", kind)
         assert (ran.code, ran.out.strip()) == (0, "")
-    quota = ("--add-config", "producer_byte_rate=1000", "--entity-type", "clients", "--entity-name", "c")
-    assert "UnsupportedVersionException: This broker does not support quotas." in refused("configs", "--alter", *quota)
     password = ("--add-config", "SCRAM-SHA-256=[password=x]", "--entity-type", "users", "--entity-name", "bob")
     assert "This broker does not support SCRAM credentials." in refused("configs", "--alter", *password)
 

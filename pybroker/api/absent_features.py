@@ -2,10 +2,7 @@
 
 Behaviour
     The codes and messages are those of a Kafka without a secret for delegation tokens, to a client that is not authenticated. An
-    error is in each element of the response where it has elements, as `error_response` makes it. Quotas are the exception: such a
-    Kafka stores them. pybroker would not hold a client to its quota, so a client that sets one must not believe that it is in
-    force: UNSUPPORTED_VERSION, which clients know as "this broker cannot do that". To describe quotas needs no error: there are
-    none (`handlers`).
+    error is in each element of the response where it has elements, as `error_response` makes it.
 
 Source: KafkaApis.allowTokenRequests; KIP-48.
 """
@@ -48,11 +45,5 @@ ABSENT_FEATURES: Final[Mapping[ApiKey, AbsentFeature]] = MappingProxyType({
     ApiKey.RENEW_DELEGATION_TOKEN: AbsentFeature("let a token be valid for longer.", _TOKENS, _NO_TOKENS),
     ApiKey.EXPIRE_DELEGATION_TOKEN: AbsentFeature("let a token end.", _TOKENS, _NO_TOKENS),
     ApiKey.DESCRIBE_DELEGATION_TOKEN: AbsentFeature("the tokens of users.", _TOKENS, _NO_TOKENS),
-    ApiKey.ALTER_CLIENT_QUOTAS: AbsentFeature(
-        "set and remove quotas.",
-        "Quotas: every change gets UNSUPPORTED_VERSION. Kafka would store it, and a client would believe that it is in force.",
-        ErrorCode.UNSUPPORTED_VERSION,
-        "This broker does not support quotas.",
-    ),
 })  # fmt: skip
 """By the key of the API."""

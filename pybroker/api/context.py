@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pybroker.replication.peers import Peers
     from pybroker.replication.replica_manager import ReplicaManager
     from pybroker.security.acl.authorizer import Authorizer
+    from pybroker.security.quotas.usage import Usage
 
 ADMIN_CLIENT_ID: Final = "__admin_client"
 """The client id that may produce to internal topics."""
@@ -41,8 +42,9 @@ class Services:
     when they are first needed must not be named before. Layers below `api` get only the services that they use.
 
     `config` is the configuration in force: another object after a change of a dynamic setting. `authorizer` decides what
-    a client may do; None: everything. `peers` are the other brokers of
-    the cluster, None for a broker that is alone. `ask_controllers` is None where the settings number no controllers.
+    a client may do; None: everything. `usage` holds clients to their quotas; None: the cluster has no quota. `peers` are the
+    other brokers of the cluster, None for a broker that is alone. `ask_controllers` is None where the settings number no
+    controllers.
     """
 
     config: BrokerConfig
@@ -54,6 +56,7 @@ class Services:
     make_groups: Callable[[], GroupCoordinator]
     make_transactions: Callable[[], TransactionCoordinator]
     authorizer: Authorizer | None = None
+    usage: Usage | None = None
     peers: Peers | None = None
     ask_controllers: AskControllers | None = None
     validations: Validations = field(default_factory=Validations)

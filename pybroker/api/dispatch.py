@@ -67,6 +67,10 @@ class Dispatcher(DispatcherCore):
         super().__init__(broker)
         self._request_metrics = {key: broker.metrics.request(key, api.name) for key, api in APIS.items()}
 
+    def forget_routes(self) -> None:
+        """Load again what serves an API, at its next request: what is in front of the handlers has changed."""
+        self._routes.clear()
+
     def _first_of(self, key: int) -> Route | None:
         if key not in APIS:
             return None
@@ -76,6 +80,10 @@ class Dispatcher(DispatcherCore):
                 from pybroker.api.access.checked import checked  # noqa: PLC0415  only with an authorizer
 
                 api = checked(api, self._broker.authorizer)
+            if self._broker.usage is not None:
+                from pybroker.api.quotas.limited import limited  # noqa: PLC0415  only with quotas
+
+                api = limited(api, self._broker.usage)
         route = self._routes[key] = Route(api, self._request_metrics[key])
         return route
 

@@ -24,6 +24,7 @@ group_gauges         what the coordinator of groups shows to them
 dynamic_settings     what a change of a setting changes in the running broker
 kept_clients         the counts of clients, kept over restarts
 authorizing          makes the authorizer, and keeps it at the ACLs of the cluster
+limiting             holds clients to the quotas of the cluster
 handling             what tests put in front of the dispatcher: faults, and a trail of the requests
 first_users          the users for SCRAM that a start adds
 logins               the gates of the listeners whose clients log in

@@ -35,6 +35,7 @@ from pybroker.broker.joining import Membership, StartError, controllers_of, open
 from pybroker.broker.kept_clients import KeptClients
 from pybroker.broker.leadership import renew_leader_epochs
 from pybroker.broker.lifecycle import Lifecycle
+from pybroker.broker.limiting import hold_to_quotas
 from pybroker.broker.listening import TlsReload, bind_listeners, listeners_of
 from pybroker.broker.logins import gates_of, offers_of
 from pybroker.broker.passes import schedule_passes
@@ -384,6 +385,7 @@ class BrokerServer:
             conversions=self.conversions,
         )
         self.dispatcher = Dispatcher(self.services)
+        hold_to_quotas(self.services, self.dispatcher, lambda: (one.context for one in self.server.connections()))
         self.handler = handler_of(as_configured(self.dispatcher.handle, config), self, self.faults, self.trail, self.times.lanes)
 
     async def _open_sockets(self, sockets: Sequence[socket.socket]) -> list[BoundListener]:
@@ -398,6 +400,7 @@ class BrokerServer:
             address_for=None if by_peer is None else by_peer.address_for,
             conversions=self.conversions,
             on_lost=self.services.clients.lost,
+            may_connect=lambda host: self.services.usage is None or self.services.usage.may_connect(host),
             gates=gates_of(self._offers, self.handler, lambda: self.controller.config, self.clock),
         )
         self.tls = TlsReload(self._listeners)

@@ -6,6 +6,7 @@ server_settings, log_settings, group_settings      the rows for brokers, by subj
 sasl_settings        the rows for logins
 acl_settings         the rows for authorization
 tls_settings         the rows for TLS
+quota_settings       the rows for quotas
 topic_settings       the rows for topics, and the broker properties that are their defaults
 unread_settings      Kafka's other properties, which are accepted and which only DescribeConfigs shows
 group_configs        settings of single groups

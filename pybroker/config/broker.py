@@ -105,6 +105,8 @@ class BrokerConfig(BaseSettings):
     controller_listener_names: tuple[str, ...] | None
     controller_quorum_bootstrap_servers: tuple[str, ...]
     controller_quorum_voters: tuple[str, ...]
+    controller_quota_window_num: int
+    controller_quota_window_size_seconds: int
     create_topic_policy_class_name: str | None
     default_replication_factor: int
     delete_records_purgatory_purge_interval_requests: int
@@ -238,6 +240,8 @@ class BrokerConfig(BaseSettings):
     pybroker_virtual_time: bool
     queued_max_request_bytes: int
     queued_max_requests: int
+    quota_window_num: int
+    quota_window_size_seconds: int
     replica_fetch_backoff_ms: int
     replica_fetch_max_bytes: int
     replica_fetch_min_bytes: int

@@ -117,7 +117,6 @@ FAMILIES: Final = (
     Family("ssl.", "Java classes and providers for TLS: OpenSSL does it here."),
     Family("sasl.", "SASL.", _LATER),
     Family("listener.name.", "Properties of one listener. Those of TLS have an effect.", _LATER),
-    Family("quota.", "Quotas.", _LATER),
     Family("client.quota.callback.class", "Quotas.", _LATER),
     Family("delegation.token.", "Delegation tokens.", _LATER),
     Family("principal.builder.class", "The name of a connection's user.", _LATER),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from pybroker.config.acl_settings import ACL_SETTINGS
 from pybroker.config.group_settings import FAMILIES, GROUP_SETTINGS, Family
 from pybroker.config.log_settings import LOG_SETTINGS
+from pybroker.config.quota_settings import QUOTA_SETTINGS
 from pybroker.config.sasl_settings import SASL_SETTINGS
 from pybroker.config.server_settings import SERVER_SETTINGS
 from pybroker.config.tls_settings import TLS_SETTINGS
@@ -21,6 +22,7 @@ SECTIONS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
     ("Logins", SASL_SETTINGS),
     ("Authorization", ACL_SETTINGS),
     ("TLS", TLS_SETTINGS),
+    ("Quotas", QUOTA_SETTINGS),
 )
 BROKER_SETTINGS: Final = {setting.name: setting for _, settings in SECTIONS for setting in settings}
 

@@ -29,8 +29,6 @@ controller.quorum.election.timeout.ms int 1000
 controller.quorum.fetch.timeout.ms int 2000
 controller.quorum.request.timeout.ms int 2000
 controller.quorum.retry.backoff.ms int 20
-controller.quota.window.num int 11
-controller.quota.window.size.seconds int 1
 controller.socket.timeout.ms int 30000
 delegation.token.expiry.check.interval.ms long 3600000
 delegation.token.expiry.time.ms long 86400000
@@ -75,8 +73,6 @@ password.encoder.keyfactory.algorithm string null
 password.encoder.old.secret password null
 password.encoder.secret password null
 principal.builder.class class org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder
-quota.window.num int 11
-quota.window.size.seconds int 1
 remote.fetch.max.wait.ms int 500
 remote.log.index.file.cache.total.size.bytes long 1073741824
 remote.log.manager.copier.thread.pool.size int -1

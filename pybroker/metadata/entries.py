@@ -17,6 +17,8 @@
     directories/<id>     JSON: the log directories that broker <id> has used; `directories` describes them
     acls/<id>            JSON: one ACL; its id follows from its content
     acls/                the id of the broker that changed the ACLs last: a change of ACLs compares this entry, and puts it
+    quotas/<id>          JSON: the quotas of one entity; its id follows from the entity
+    quotas/              the id of the broker that changed the quotas last: as that of the ACLs
     producer-ids/next    the first producer id that no broker has been given, decimal
     leader-epochs/last   the largest leader epoch that was ever given, decimal; 0 if there is no such entry
     leader-epochs/broker/<id>
@@ -44,6 +46,7 @@ from pybroker.metadata.image import (
     TopicImage,
 )
 from pybroker.metadata.member_entries import MEMBER_KINDS, MemberChanges, dump
+from pybroker.metadata.quota_entries import QUOTA_PREFIX, decode_quotas
 from pybroker.metadata.store.base import ABSENT, Change, StoreError
 from pybroker.model import BrokerId, LeaderEpoch, topic_id_parse, topic_id_text
 from pybroker.sharing.work import run_through
@@ -52,6 +55,8 @@ if TYPE_CHECKING:
     from pybroker.metadata.leader_epochs import LeaderEpochs
     from pybroker.model import TopicId
     from pybroker.security.acl.binding import Acl
+    from pybroker.security.quotas.entity import Entity
+    from pybroker.security.quotas.quotas import Values
     from pybroker.sharing.work import Pausing
 
 CLUSTER_ID_KEY: Final = "cluster/id"
@@ -218,7 +223,8 @@ def applied(
     configs: dict[ConfigResource, ConfigsImage | None] = {}
     leader_epochs = image.leader_epochs
     acls: dict[str, Acl | None] = {}
-    acls_revision = None
+    quotas: dict[str, tuple[Entity, Values] | None] = {}
+    acls_revision = quotas_revision = None
     for key, value, at in changes:
         kind, _, name = key.partition("/")
         if kind == "topics" and value is not None:
@@ -237,6 +243,10 @@ def applied(
             acls_revision = at if value is not None else ABSENT
         elif kind == "acls":
             acls[name] = None if value is None else decode_acl(key, value)
+        elif key == QUOTA_PREFIX:
+            quotas_revision = at if value is not None else ABSENT
+        elif kind == "quotas":
+            quotas[name] = None if value is None else decode_quotas(key, value)
         elif kind == "leader-epochs":
             leader_epochs = with_leader_epoch(leader_epochs, key, value, at)
         elif key == CLUSTER_ID_KEY and value is not None:
@@ -253,4 +263,6 @@ def applied(
         leader_epochs=leader_epochs,
         acls=acls,
         acls_revision=acls_revision,
+        quotas=quotas,
+        quotas_revision=quotas_revision,
     )

@@ -22,11 +22,14 @@ from pybroker.metadata.members import NO_MEMBERS, BrokerRegistration, Members
 from pybroker.metadata.names import is_internal
 from pybroker.model import NO_BROKER_ID
 from pybroker.security.acl.acls import NO_ACLS
+from pybroker.security.quotas.quotas import NO_QUOTAS
 
 if TYPE_CHECKING:
     from pybroker.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
     from pybroker.security.acl.acls import Acls
     from pybroker.security.acl.binding import Acl
+    from pybroker.security.quotas.entity import Entity
+    from pybroker.security.quotas.quotas import Quotas, Values
 
 NO_LEADER: Final = NO_BROKER_ID
 
@@ -111,18 +114,20 @@ class ImageDelta:
     brokers_changed: bool = False
     configs_changed: frozenset[ConfigResource] = frozenset()
     acls_changed: bool = False
+    quotas_changed: bool = False
 
     def __bool__(self) -> bool:
-        parts = (self.added, self.removed, self.changed, self.brokers_changed, self.configs_changed, self.acls_changed)
-        return any(parts)
+        parts = (self.added, self.removed, self.changed, self.brokers_changed, self.configs_changed)
+        return any(parts) or self.acls_changed or self.quotas_changed
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ClusterImage:
     """The whole cluster after the store's commit number `revision`, as broker `broker_id` has it.
 
-    `acls_revision` is that of the entry which every change of ACLs puts. `derived` is for responses that are made from the image
-    alone: any reader may fill it, and it ends with the image. What is in it does not refer to the image.
+    `acls_revision` is that of the entry which every change of ACLs puts, `quotas_revision` that of quotas.
+    `derived` is for responses that are made from the image alone: any reader may fill it, and it ends with the image. What is in
+    it does not refer to the image.
     """
 
     cluster_id: str
@@ -135,6 +140,8 @@ class ClusterImage:
     leader_epochs: LeaderEpochs = NO_LEADER_EPOCHS
     acls: Acls = NO_ACLS
     acls_revision: int = 0
+    quotas: Quotas = NO_QUOTAS
+    quotas_revision: int = 0
     derived: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -181,13 +188,15 @@ class ClusterImage:
         leader_epochs: LeaderEpochs | None = None,
         acls: Mapping[str, Acl | None] | None = None,
         acls_revision: int | None = None,
+        quotas: Mapping[str, tuple[Entity, Values] | None] | None = None,
+        quotas_revision: int | None = None,
     ) -> tuple[ClusterImage, ImageDelta]:
         """Return the image with `topics` in place of those of the same name, without the removed ones, and with `members`.
 
         A partition has two entries, its topic's and its own: the one with the larger partition epoch holds. `configs` has the
         resources whose settings differ now; None means that no settings are left. `acls` has the ACLs that differ, by id, in
-        the same way. Removing what does not exist changes nothing. No partition of the new image has a leader epoch below its
-        leader's floor.
+        the same way, and `quotas` those of entities. Removing what does not exist changes nothing. No partition of the new image
+        has a leader epoch below its leader's floor.
         """
         epochs = self.leader_epochs if leader_epochs is None else leader_epochs
         gone = list(removed_topics)
@@ -209,6 +218,8 @@ class ClusterImage:
             leader_epochs=epochs,
             acls=self.acls.changed(acls) if acls else self.acls,
             acls_revision=self.acls_revision if acls_revision is None else acls_revision,
+            quotas=self.quotas.changed(quotas) if quotas else self.quotas,
+            quotas_revision=self.quotas_revision if quotas_revision is None else quotas_revision,
             derived={},
         )
         return image, replace(
@@ -216,6 +227,7 @@ class ClusterImage:
             brokers_changed=members != self.members,
             configs_changed=frozenset(changed_configs),
             acls_changed=bool(acls),
+            quotas_changed=bool(quotas),
         )
 
     def _topics_after(

@@ -15,14 +15,17 @@ cdef int64_t BUDGET_NS
 
 cdef class ConnectionCore:
     cdef public object _handler
-    cdef object _loop, _other_clock, _waiting
+    cdef public object _waiting
+    cdef object _other_clock
+    cdef readonly object _loop
     cdef readonly object _owner
     cdef readonly _watch_native.Watch _turns
     cdef readonly object _transport
     cdef readonly _receiver_native.Receiver _receiver
     cdef readonly _sender_native.Sender _sender
     cdef readonly int64_t _mute
-    cdef bint _is_turn_scheduled, _is_ending, _is_watched, _is_holding, _is_parked, _has_input_ended
+    cdef bint _is_turn_scheduled, _is_holding, _has_input_ended
+    cdef public bint _is_ending, _is_parked, _is_watched
     cdef readonly _state_native.ContextState context
     cdef readonly _counters_native.ListenerCounters counters
     cdef int64_t _noted_until_ns, _turn_ns, _unwritten

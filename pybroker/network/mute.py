@@ -11,11 +11,15 @@ Memory mutes at the moment a request is refused its memory, so a connection that
     OUTPUT_READY       OUTPUT_FULL      no    the response is out and the transport below its high water mark
     MEMORY_REFUSED     MEMORY           yes   a request's size is known and the pool is empty, or too many requests are queued
     MEMORY_GRANTED     MEMORY           no    the request has its memory
+    THROTTLED          QUOTA            yes   the client is above its quota, and its throttle time begins (KIP-219)
+    THROTTLE_OVER      QUOTA            no    the throttle time is over, or the peer has gone
     CLOSING            CLOSED           yes   the peer sent its end or the broker closes: nothing is read any more
 
 A connection that holds memory for a half-read request never has the reason MEMORY: it has the memory that it asked for.
 
-Source: Kafka's KafkaChannel.ChannelMuteState, whose states are the combinations of these reasons that it allows; KIP-72.
+A connection whose client is above its quota is not read at once: the throttle time is long.
+
+Source: Kafka's KafkaChannel.ChannelMuteState, whose states are the combinations of these reasons that it allows; KIP-72, KIP-219.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ class MuteReason(IntEnum):
     OUTPUT_FULL = 2
     MEMORY = 4
     CLOSED = 8
+    QUOTA = 16
 
 
 class MuteEvent(IntEnum):
@@ -43,6 +48,8 @@ class MuteEvent(IntEnum):
     MEMORY_REFUSED = 4
     MEMORY_GRANTED = 5
     CLOSING = 6
+    THROTTLED = 7
+    THROTTLE_OVER = 8
 
 
 TABLE: Final[tuple[tuple[MuteReason, bool], ...]] = (
@@ -53,6 +60,8 @@ TABLE: Final[tuple[tuple[MuteReason, bool], ...]] = (
     (MuteReason.MEMORY, True),
     (MuteReason.MEMORY, False),
     (MuteReason.CLOSED, True),
+    (MuteReason.QUOTA, True),
+    (MuteReason.QUOTA, False),
 )
 assert len(TABLE) == len(MuteEvent)
 

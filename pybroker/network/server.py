@@ -56,6 +56,7 @@ class SocketServer:
         conversions: the threads of conversions for old clients.
         on_lost: called with each connection that is gone.
         gates: by the name of its listener, what takes requests until the client has logged in.
+        may_connect: returns whether an address may open one more connection now.
         now_ns: monotonic time in ns.
 
     What the metrics exporter may read
@@ -78,6 +79,7 @@ class SocketServer:
         conversions: LongWork | None = None,
         on_lost: Callable[[ConnectionCore], None] = lambda _: None,
         gates: Mapping[str, Gate] = MappingProxyType({}),
+        may_connect: Callable[[str], bool] = lambda _: True,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.listeners = tuple(listeners)
@@ -85,7 +87,7 @@ class SocketServer:
         self.memory_pool = memory_pool
         self._limits = limits
         self._address_for = address_for
-        self._on_lost, self.gates = on_lost, gates
+        self._on_lost, self.gates, self._may_connect = on_lost, gates, may_connect
         self.conversions = conversions or LongWork("convert", CONVERSIONS)
         self.now_ns = now_ns
         self.admission = Admission(memory_pool, limits.queued_max_requests)
@@ -384,6 +386,8 @@ class SocketServer:
             return "stopping"
         if self._left_of(context.peer_host) <= 0:
             return f"max.connections.per.ip ({self._per_ip_max(context.peer_host)}) reached"
+        if not self._may_connect(context.peer_host):
+            return "connection_creation_rate reached"
         return None
 
 

@@ -4,6 +4,7 @@ sasl/        the logins of clients
 principal    the identity of a client, as text
 acl/         access control lists, and the authorizer that decides by them
 tls/         keys, certificates and the contexts of OpenSSL
+quotas/      what clients may use, and how long they wait when they use more
 
 Nothing here imports a library of cryptography before a setting asks for it: a broker whose listeners are all PLAINTEXT pays
 nothing. No secret is ever part of a log line, an error or a metric.

@@ -21,6 +21,11 @@ def user(name: str) -> str:
     return f"{USER_TYPE}{SEPARATOR}{name}"
 
 
+def name_of(text: str) -> str:
+    """Return the name of a principal, without its type."""
+    return text.partition(SEPARATOR)[2]
+
+
 def parse(text: str) -> tuple[str, str]:
     """Return the type and the name of a principal. The name may have the separator. Raises ValueError."""
     principal_type, separator, name = text.partition(SEPARATOR)

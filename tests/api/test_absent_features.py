@@ -1,7 +1,4 @@
-"""The APIs of features that are off: their responses are those of an Apache Kafka 3.9.2 without security.
-
-Only changes of quotas, which that Kafka would store, are refused.
-"""
+"""The APIs of features that are off: their responses are those of an Apache Kafka 3.9.2 without security."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ from pathlib import Path
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import create_acls, delete_acls
 from pybroker.protocol.messages import create_delegation_token as token
-from pybroker.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from pybroker.protocol.messages.describe_acls import DescribeAclsRequest
 from pybroker.protocol.messages.describe_delegation_token import DescribeDelegationTokenOwner, DescribeDelegationTokenRequest
 from pybroker.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
@@ -49,14 +45,3 @@ async def test_a_client_that_has_not_logged_in_gets_no_token(tmp_path: Path) -> 
     for owners in (None, [], [DescribeDelegationTokenOwner(principal_type="User", principal_name="o")]):
         for response in await responses(whole, DescribeDelegationTokenRequest(owners=owners)):
             assert (response.error_code, response.tokens) == (code, [])
-
-
-async def test_no_quota_can_be_set(tmp_path: Path) -> None:
-    """Assert that a change is refused: nothing would enforce it."""
-    whole = await Whole(tmp_path).start()
-    entities = [[EntityData(entity_type="client-id", entity_name="c")], [EntityData(entity_type="user", entity_name=None)]]
-    entries = [EntryData(entity=entity, ops=[OpData(key="producer_byte_rate", value=1.0)]) for entity in entities]
-    for response in await responses(whole, AlterClientQuotasRequest(entries=entries)):
-        assert [entry.entity for entry in response.entries] == entities
-        error = (ErrorCode.UNSUPPORTED_VERSION, "This broker does not support quotas.")
-        assert [(entry.error_code, entry.error_message) for entry in response.entries] == [error] * 2

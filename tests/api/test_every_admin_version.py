@@ -257,7 +257,7 @@ CASES = {
         describe_delegation_token.DescribeDelegationTokenRequest, NO_TOKENS, owners=None
     ),
     ApiKey.ALTER_CLIENT_QUOTAS: absent(
-        alter_client_quotas.AlterClientQuotasRequest, ErrorCode.UNSUPPORTED_VERSION, entries=[alter_client_quotas.EntryData()]
+        alter_client_quotas.AlterClientQuotasRequest, ErrorCode.INVALID_REQUEST, entries=[alter_client_quotas.EntryData()]
     ),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: absent(
         alter_user_scram_credentials.AlterUserScramCredentialsRequest, ErrorCode.RESOURCE_NOT_FOUND,

@@ -53,7 +53,7 @@ ALONE = frozenset({
     "DescribeTopicPartitions", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit",
     "WriteTxnMarkers", "ListTransactions", "DescribeConfigs", "DescribeClientQuotas",
     "UnregisterBroker", "DescribeAcls", "CreateAcls", "DeleteAcls",
-    "SaslHandshake", "SaslAuthenticate", "AlterUserScramCredentials",
+    "SaslHandshake", "SaslAuthenticate", "AlterUserScramCredentials", "AlterClientQuotas",
 })  # fmt: skip
 """The APIs that are not handled in pieces: docs/design/latency.md shows for each why, and what bounds it instead."""
 

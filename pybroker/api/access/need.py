@@ -68,10 +68,15 @@ class Request:
 
     def plain(self, message: Any) -> Any:
         """Handle a request of this API without checks, in pieces if it is large."""
-        pieces, handle = self.api.pieces, self.api.handle
-        if pieces is None or not pieces.is_large(message, sys.maxsize):
-            return handle(self.broker, self.context, message)
-        return pieces.handle(handle, self.broker, self.context, message)
+        return plain(self.api, self.broker, self.context, message)
+
+
+def plain(api: Api, broker: Services, context: RequestContext, message: Any) -> Any:
+    """Handle a request by the handler of its API, in pieces if it is large."""
+    pieces, handle = api.pieces, api.handle
+    if pieces is None or not pieces.is_large(message, sys.maxsize):
+        return handle(broker, context, message)
+    return pieces.handle(handle, broker, context, message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pybroker.api.deferred import Deferred
 from pybroker.api.error_response import error_of_elements
@@ -20,7 +20,8 @@ from pybroker.sharing.loop import in_slices
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pybroker.api.access.need import Request
+    from pybroker.api.context import RequestContext
+    from pybroker.api.registry import Api
     from pybroker.sharing.work import Pausing
 
 AT_ONCE: Final = 500
@@ -28,6 +29,22 @@ AT_ONCE: Final = 500
 
 Verdict = ErrorCode | None
 """Why an element is refused; None: it is not."""
+
+
+class Divided(Protocol):
+    """A request that may be divided. `plain` handles a part of it."""
+
+    @property
+    def api(self) -> Api:
+        """The API that is requested."""
+
+    @property
+    def context(self) -> RequestContext:
+        """Where the request came from."""
+
+    @property
+    def plain(self) -> Callable[[Any], Any]:
+        """The handler of the API."""
 
 
 def then(outcome: Any, build: Callable[[Any], Any]) -> Any:
@@ -47,7 +64,7 @@ async def _after(outcome: Any, build: Callable[[Any], Any]) -> Any:
 
 
 def respond_in_parts(
-    request: Request, message: Any, lists: tuple[str, str], verdict: Callable[[Any], Verdict], text: str | None = None
+    request: Divided, message: Any, lists: tuple[str, str], verdict: Callable[[Any], Verdict], text: str | None = None
 ) -> Any:
     """Respond to a request of whose elements each has a verdict of its own. `lists` are their list, and that of their results.
 
@@ -74,7 +91,7 @@ def judged(elements: Sequence[Any], verdict: Callable[[Any], Any]) -> Any:
     return in_slices(in_time())
 
 
-def _respond(request: Request, message: Any, lists: tuple[str, str], verdicts: Sequence[Verdict], text: str | None) -> Any:
+def _respond(request: Divided, message: Any, lists: tuple[str, str], verdicts: Sequence[Verdict], text: str | None) -> Any:
     if not any(verdicts):
         return request.plain(message)
     of, into = lists

@@ -8,7 +8,7 @@ Behaviour
 Versions
     v1 throttle time. v2 flexible.
 Not done
-    Quotas of v3 (KIP-599).
+    Nothing.
 Source: ControllerApis.createPartitions, ReplicationControlManager.createPartitions; KIP-195.
 """
 

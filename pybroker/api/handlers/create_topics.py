@@ -8,7 +8,7 @@ Versions
     v1 validate only, error texts. v2 throttle time. v4 -1 for the broker's default numbers (accepted in every version). v5
     flexible, numbers and settings in the response (KIP-525). v7 topic id.
 Not done
-    Quotas of v6 (KIP-599), create.topic.policy.class.name.
+    create.topic.policy.class.name.
 Source: ControllerApis.createTopics, ReplicationControlManager.createTopics; KIP-4, KIP-464, KIP-525.
 """
 

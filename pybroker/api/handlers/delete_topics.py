@@ -8,7 +8,7 @@ Behaviour
 Versions
     v1 throttle time. v3 TOPIC_DELETION_DISABLED, INVALID_REQUEST before. v4 flexible. v5 error texts. v6 topic ids.
 Not done
-    Quotas of v5 (KIP-599).
+    Nothing.
 Source: ControllerApis.deleteTopics; KIP-4, KIP-516.
 """
 

@@ -14,6 +14,7 @@ from pybroker.api.context import Services
 from pybroker.api.dispatch import Dispatcher
 from pybroker.broker.authorizing import authorizer_of
 from pybroker.broker.dynamic_settings import DynamicSettings
+from pybroker.broker.limiting import hold_to_quotas
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.topic import TopicConfig
 from pybroker.coordinator.service import GroupCoordinator
@@ -128,6 +129,7 @@ class Whole:
         )
         self.controller.subscribe(DynamicSettings(self.controller, self.services, self.replicas))
         self.dispatcher = Dispatcher(self.services)
+        hold_to_quotas(self.services, self.dispatcher, lambda: [self.connection])
 
     def _soon(self, work: Callable[[], None]) -> None:
         self.call_soon(work)

@@ -1,0 +1,6 @@
+"""Quotas in front of the handlers: nothing while the cluster has no quota.
+
+Modules, bottom up:
+    mutations    the changes of partitions that CreateTopics, CreatePartitions and DeleteTopics want
+    limited      puts the counting and the throttling in front of a handler
+"""

@@ -1,0 +1,169 @@
+"""Puts quotas in front of a handler: counts what a request uses, and throttles its client.
+
+The route of an API gets a handler that counts, as long as the cluster has any quota. A client above its quota gets its response
+at once, with the throttle time in it, and the broker takes no request from its connection until that has passed (KIP-219).
+
+What is counted
+    Produce: the bytes of the records. Fetch: the bytes of the records in the response; a response that exceeds the quota is not
+    sent, but an empty one. CreateTopics, CreatePartitions and DeleteTopics: partitions. All: the time of the loop that the
+    handler takes before it waits.
+
+Exempt
+    Requests of other brokers, and the exchange of a login.
+
+Source: KafkaApis, RequestHandlerHelper, ClientQuotaManager, ClientRequestQuotaManager of Kafka; KIP-13, KIP-124,
+KIP-219, KIP-599.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from pybroker.api.access.need import plain
+from pybroker.api.access.parts import then
+from pybroker.api.handlers.fetch import replica_of
+from pybroker.api.quotas.mutations import STRICT_SINCE, respond
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.codec import decode_response
+from pybroker.security.principal import name_of
+from pybroker.security.quotas.entity import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
+
+if TYPE_CHECKING:
+    from pybroker.api.context import RequestContext, Services
+    from pybroker.api.registry import Api
+    from pybroker.network.connection import Connection
+    from pybroker.security.quotas.usage import Usage
+
+_SIZE_BYTES: Final = 4
+_OF_BROKERS: Final = (ApiKey.WRITE_TXN_MARKERS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
+_BROKERS_ADD_PARTITIONS: Final = 4
+"""The first version of AddPartitionsToTxn that brokers send; clients send those before."""
+
+
+@dataclass(slots=True)
+class _Use:
+    """A request, and the time that it has used."""
+
+    api: Api
+    usage: Usage
+    context: RequestContext
+    plain: Callable[[Any], Any]
+    user: str
+    client_id: str
+    took_ns: int = 0
+
+    def handle(self, way: Callable[[], Any], throttled: Callable[[Any], tuple[Any, int]] = lambda response: (response, 0)) -> Any:
+        """Handle the request by `way`. `throttled` returns what to send in place of a response, and the throttle time."""
+        started_ns = monotonic_ns()
+        try:
+            outcome = way()
+        except Exception:
+            self.took_ns = monotonic_ns() - started_ns
+            self._wait(self._time_throttle_ms())
+            raise
+        self.took_ns = monotonic_ns() - started_ns
+
+        def finished(response: Any) -> Any:
+            sent, throttle_ms = throttled(response)
+            throttle_ms = max(throttle_ms, self._time_throttle_ms())
+            return self.with_throttle(sent, throttle_ms) if throttle_ms else sent
+
+        return then(outcome, finished)
+
+    def with_throttle(self, response: Any, throttle_ms: int) -> Any:
+        """Return the response with the throttle time, and have the connection wait."""
+        self._wait(throttle_ms)
+        if type(response) is bytes:  # the handler has encoded it
+            _, response = decode_response(self.api.response, self.context.api_version, memoryview(response)[_SIZE_BYTES:])
+        if hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = throttle_ms
+        return response
+
+    def _time_throttle_ms(self) -> int:
+        return self.usage.time_throttle_ms(self.user, self.client_id, self.took_ns)
+
+    def _wait(self, throttle_ms: int) -> None:
+        holder = cast("Connection | None", self.context.connection.holder)
+        if throttle_ms and holder is not None:
+            holder.throttle(throttle_ms)
+
+
+def limited(api: Api, usage: Usage) -> Api:
+    """Return the API with a handler that holds clients to their quotas."""
+    way = _WAYS.get(api.key, _any)
+    repeats = api.repeats
+
+    def handle_limited(broker: Services, context: RequestContext, message: Any) -> Any:
+        handle = partial(plain, api, broker, context)
+        user, client_id = name_of(context.connection.principal), context.client_id or ""
+        if not usage.limits(user, client_id) or _is_of_broker(api, context, message):
+            return handle(message)
+        return way(_Use(api, usage, context, handle, user, client_id), broker, message)
+
+    def kept(context: RequestContext, message: Any, frame: memoryview) -> Any:
+        is_limited = usage.limits(name_of(context.connection.principal), context.client_id or "")
+        return None if repeats is None or is_limited else repeats(context, message, frame)
+
+    return replace(api, handle=handle_limited, pieces=None, memo=None, repeats=None if repeats is None else kept)
+
+
+def _is_of_broker(api: Api, context: RequestContext, message: Any) -> bool:
+    """Return whether another broker sends the request, or it belongs to a login."""
+    if api.key == ApiKey.FETCH:
+        return replica_of(context.api_version, message) >= 0
+    if api.key == ApiKey.OFFSET_FOR_LEADER_EPOCH:
+        return bool(message.replica_id >= 0)
+    if api.key == ApiKey.ADD_PARTITIONS_TO_TXN:
+        return context.api_version >= _BROKERS_ADD_PARTITIONS
+    return api.key in _OF_BROKERS
+
+
+def _any(use: _Use, _broker: Services, message: Any) -> Any:
+    return use.handle(lambda: use.plain(message))
+
+
+def _produce(use: _Use, _broker: Services, message: Any) -> Any:
+    size = sum(len(one.records or b"") for topic in message.topic_data for one in topic.partition_data)
+
+    def throttled(response: Any) -> tuple[Any, int]:
+        return response, use.usage.bytes_throttle_ms(PRODUCER_BYTE_RATE, use.user, use.client_id, size)
+
+    return use.handle(lambda: use.plain(message), throttled)
+
+
+def _fetch(use: _Use, _broker: Services, message: Any) -> Any:
+    usage, user, client_id = use.usage, use.user, use.client_id
+    if (bytes_max := usage.fetch_bytes_max(user, client_id)) is not None:
+        message.max_bytes = min(message.max_bytes, bytes_max)
+        message.min_bytes = min(message.min_bytes, message.max_bytes)
+    session_id = message.session_id if message.session_epoch > 0 else 0
+
+    def throttled(response: Any) -> tuple[Any, int]:
+        size = sum(_size_of(one.records) for topic in response.responses for one in topic.partitions)
+        throttle_ms = usage.bytes_throttle_ms(CONSUMER_BYTE_RATE, user, client_id, size, takes_back=True)
+        return (use.api.response(session_id=session_id) if throttle_ms else response), throttle_ms
+
+    return use.handle(lambda: use.plain(message), throttled)
+
+
+def _size_of(records: Any) -> int:
+    size = getattr(records, "size", None)
+    return len(records or b"") if size is None else int(size)
+
+
+def _mutate(use: _Use, broker: Services, message: Any) -> Any:
+    mutations = use.usage.mutations(use.user, use.client_id)
+    if mutations is None:
+        return _any(use, broker, message)
+    return use.handle(lambda: respond(use, broker, message, mutations), lambda response: (response, mutations.throttle_ms))
+
+
+_WAYS: Final[Mapping[ApiKey, Callable[[_Use, Services, Any], Any]]] = {
+    ApiKey.PRODUCE: _produce,
+    ApiKey.FETCH: _fetch,
+    **dict.fromkeys(STRICT_SINCE, _mutate),
+}

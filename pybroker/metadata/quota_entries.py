@@ -1,0 +1,42 @@
+"""Quotas as entries of the store: one entry for each entity that has some, and one that every change puts, so that changes are in
+an order. The id of an entry follows from its entity.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64encode
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+from pybroker.metadata.member_entries import dump
+from pybroker.metadata.store.base import StoreError
+from pybroker.security.quotas.entity import Entity, entity_of
+
+if TYPE_CHECKING:
+    from pybroker.security.quotas.quotas import Values
+
+QUOTA_PREFIX: Final = "quotas/"
+"""The key of the entry that every change puts, and the beginning of the keys of entities."""
+
+_ID_BYTES: Final = 16
+
+
+def quota_id(entity: Entity) -> str:
+    """Return the id of an entity's entry: 22 characters of base64."""
+    return urlsafe_b64encode(sha256(json.dumps(entity).encode()).digest()[:_ID_BYTES]).rstrip(b"=").decode()
+
+
+def encode_quotas(entity: Entity, values: Values) -> bytes:
+    """Return the value of an entity's entry."""
+    return dump({"entity": dict(entity), "quotas": dict(values)})
+
+
+def decode_quotas(key: str, value: bytes) -> tuple[Entity, Values]:
+    """Decode what `encode_quotas` returns. Raises StoreError if the value has another form."""
+    try:
+        fields = json.loads(value)
+        entity = entity_of([(kind, None if name is None else str(name)) for kind, name in fields["entity"].items()])
+        return entity, {str(name): float(quota) for name, quota in fields["quotas"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StoreError(f"the store's entry {key} cannot be read: {error!r}") from error

@@ -1,0 +1,1 @@
+"""Quotas in front of the handlers."""
