@@ -47,4 +47,7 @@ class Call(NamedTuple):
 def parts_of(path: str) -> tuple[list[str], dict[str, str]]:
     """Return the parts of a path, and the parameters behind it."""
     plain, _, query = path.partition("?")
-    return [unquote(part) for part in plain.split("/")[1:]], dict(parse_qsl(query, keep_blank_values=True))
+    given = parse_qsl(query, keep_blank_values=True)
+    if len(parameters := dict(given)) < len(given):
+        raise AdminError(BAD_REQUEST, "a parameter is there twice")
+    return [unquote(part) for part in plain.split("/")[1:]], parameters

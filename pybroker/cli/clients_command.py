@@ -65,7 +65,7 @@ def _asked(url: str, token: str | None) -> list[SeenClient]:
 
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(url if "://" in url else f"http://{url}")
         connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=RESPONSE_S)
         with contextlib.closing(connection):
             connection.request("GET", "/v1/clients", headers=headers)
@@ -113,7 +113,7 @@ def _lines(clients: Sequence[SeenClient]) -> Iterable[str]:
         yield "  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[-1]])
     refused = [client for client in clients if client.refused_by_kafka_4]
     yield ""
-    yield f"Kafka 4 would refuse requests of {len(refused)} of these {len(clients)} clients{':' if refused else ''}"
+    yield f"Kafka 4 would refuse requests of {len(refused)} of {len(clients)} clients{':' if refused else ''}"
     for client in refused:
         yield f"  {_printable(client.client_id)} at {client.host}: {'; '.join(client.refused_by_kafka_4)}"
 

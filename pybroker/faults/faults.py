@@ -7,7 +7,8 @@ behind it. Rules about disks are in force from the start of the broker, or from 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -88,7 +89,7 @@ class Faults:
 
     def remove(self, name: str) -> None:
         """Remove a rule, which is in force no more when this returns. Raises KeyError for a name that none has."""
-        rule = self.rules[name]
+        rule = named(self.rules, name)
         self._rules = tuple(one for one in self._rules if one[0] is not rule)
         if rule.is_of_disks:
             self._in_loop(lambda: self._end(rule))
@@ -227,12 +228,22 @@ class Faults:
         asyncio.run_coroutine_threadsafe(run(), loop).result(LOOP_S)
 
 
+def named(rules: Mapping[str, Rule], name: str) -> Rule:
+    """Return the rule of a name. Raises KeyError, which names those there are."""
+    if name not in rules:
+        raise KeyError(f"there is no rule {name}, but {', '.join(rules) or 'none at all'}")
+    return rules[name]
+
+
 def rules_of_file(path: Path | str) -> list[Rule]:
     """Return the rules of a file of JSON or YAML, which is a list of them. Raises OSError, ValueError, and RuleError."""
     content = document_of(Path(path))
     if not isinstance(content, list) or not all(isinstance(one, dict) for one in content):
         raise ValueError(f"{path}: it must be a list of rules")
-    return [rule_of(one) for one in content]
+    rules = [rule_of(one) for one in content]
+    if twice := [name for name, count in Counter(rule.name for rule in rules).items() if count > 1]:
+        raise RuleError(f"{path}: several rules have the name {twice[0]}")
+    return rules
 
 
 def _resolve(future: Future[None]) -> None:

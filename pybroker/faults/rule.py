@@ -297,7 +297,8 @@ def rule_of(data: Mapping[str, Any]) -> Rule:
     data = {name: value for name, value in data.items() if name not in COUNTS}
     known = {one.name: str(one.type) for one in fields(Rule) if one.init}
     if unknown := data.keys() - known.keys():
-        raise RuleError(f"{data.get('name', data)}: a rule has no field {', '.join(sorted(map(str, unknown)))}")
+        names = ", ".join(sorted(map(str, unknown)))
+        raise RuleError(f"{data.get('name', data)}: a rule has no field {names}, but {', '.join(known)}")
     for name, value in data.items():
         _check_type(name, value, known[name])
     version = data.get("version")

@@ -19,6 +19,7 @@ from pybroker.metadata.store.shared.server import StoreServer
 from pybroker.network.limits import host_and_port
 from pybroker.testing.directory import Directory
 from pybroker.testing.faults import ClusterFaults
+from pybroker.testing.place import NotRunningError
 from pybroker.testing.server import GuestServer
 from pybroker.testing.settings import config_of, texts_of
 from pybroker.testing.snapshot import ClusterSnapshot, KeptStore, Snapshot
@@ -118,9 +119,14 @@ class Cluster(AsyncVerbs):
                 directory.remove()
 
     async def kill(self, node: int) -> None:
-        """End a broker as a killed process ends; the others lead its partitions then. `restart` starts it again."""
-        server = self._servers[node]
-        assert server is not None, f"the broker {node} does not run"
+        """End a broker as a killed process ends; the others lead its partitions then. `restart` starts it again.
+
+        Raises NotRunningError.
+        """
+        server = self._servers.get(node)
+        if server is None:
+            running = [one for one, other in self._servers.items() if other is not None]
+            raise NotRunningError(f"there is no broker {node} that runs, but {', '.join(map(str, running)) or 'none at all'}")
         self._servers[node] = None
         await server.kill()
 

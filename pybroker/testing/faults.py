@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pybroker.faults.faults import Faults, rules_of_file
+from pybroker.faults.faults import Faults, named, rules_of_file
 from pybroker.faults.rule import Rule, RuleError, rule_of
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class ClusterFaults(Mapping[int, Faults]):
 
     def remove(self, name: str) -> None:
         """Remove a rule from all brokers that have it. Raises KeyError for a name that none has."""
-        self.rules[name]
+        named(self.rules, name)
         for faults in self.values():
             if name in faults.rules:
                 faults.remove(name)

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 class NotRunningError(RuntimeError):
     """The broker was asked for something while it does not run."""
 
-    def __init__(self) -> None:
-        super().__init__("the broker does not run: enter its block or call start() first, or restart() after kill()")
+    def __init__(
+        self, text: str = "the broker does not run: enter its block or call start() first, or restart() after kill()"
+    ) -> None:
+        super().__init__(text)
 
 
 class Placed:

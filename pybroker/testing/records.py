@@ -74,6 +74,8 @@ def produce(
     now_ms = SystemClock().time_ms() if timestamp_ms is None else timestamp_ms
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     listed = tuple((name, _bytes(value)) for name, value in pairs)
+    if not (values := tuple(values)):
+        raise ValueError(f"a batch has at least one record: give produce a value for {topic}")
     records = [format_2.Record(Offset(number), now_ms, _bytes(key), _bytes(value), listed) for number, value in enumerate(values)]
     data = PartitionProduceData(index=partition, records=memoryview(build_batch(records)))
     request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=[data])])

@@ -158,6 +158,12 @@ async def test_an_unknown_parameter_is_refused(route: Route) -> None:
     assert "has no parameter clientid" in body["error"]
 
 
+async def test_a_parameter_that_is_there_twice_is_refused() -> None:
+    async with serving() as api:
+        status, body, _ = await api.of_loop("GET", "/v1/requests?api=Produce&api=Fetch")
+    assert (status, body["error"]) == (400, "a parameter is there twice")
+
+
 async def test_a_broker_whose_disk_has_failed_refuses_the_reset_that_would_leave_it_so() -> None:
     async with serving(has_failed=True) as api:
         status, body, _ = await api.of_loop("POST", "/v1/reset")

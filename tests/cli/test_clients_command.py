@@ -48,7 +48,7 @@ def test_a_table_has_the_client_that_was_seen_last_first_and_ends_with_the_verdi
     assert lines[2].endswith("  999 B  12 MB  -               Produce v9-11")
     assert lines[3:] == [
         "",
-        "Kafka 4 would refuse requests of 1 of these 2 clients:",
+        "Kafka 4 would refuse requests of 1 of 2 clients:",
         "  old\\n at 10.0.0.7: Produce v2 (Kafka 4 begins with v3); Fetch v3 (Kafka 4 begins with v4)",
     ]
 

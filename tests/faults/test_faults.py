@@ -261,12 +261,20 @@ def test_names_are_unique_and_known() -> None:
     faults.add(name="one", drop=True)
     with pytest.raises(RuleError, match="another rule has this name"):
         faults.add(name="one", drop=True)
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match="there is no rule two, but one"):
         faults.remove("two")
 
 
+def test_a_file_with_a_name_twice_adds_nothing(tmp_path: Path) -> None:
+    file, faults = tmp_path / "faults.json", Faults()
+    file.write_text(json.dumps([{"name": "one", "drop": True}] * 2))
+    with pytest.raises(RuleError, match="several rules have the name one"):
+        faults.load(file)
+    assert faults.rules == {}
+
+
 @pytest.mark.parametrize(
-    ("fields", "text"), [({"topics": "orders"}, "no field topics"), ({"times": "2"}, "times='2': it must be int")]
+    ("fields", "text"), [({"topics": "orders"}, "no field topics, but name, "), ({"times": "2"}, "times='2': it must be int")]
 )
 def test_a_field_that_no_rule_has_and_a_value_of_another_type_are_errors_of_the_rule(fields: dict[str, Any], text: str) -> None:
     with pytest.raises(RuleError, match=text):

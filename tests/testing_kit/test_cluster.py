@@ -12,6 +12,7 @@ import pytest
 from pybroker.faults.rule import RuleError
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.testing import Cluster
+from pybroker.testing.place import NotRunningError
 from testing.waiting import Deadline
 
 TIMEOUT_S = 30.0
@@ -114,8 +115,12 @@ async def test_a_rule_of_all_brokers_has_one_count() -> None:
         with pytest.raises(RuleError, match="another rule has this name"):
             cluster.faults.add(name="of one", drop=True)
         cluster.faults.remove("of one")
-        with pytest.raises(KeyError):
+        with pytest.raises(KeyError, match="there is no rule of one"):
             cluster.faults.remove("of one")
+        with pytest.raises(NotRunningError, match="no broker 9 that runs, but 1, 2"):
+            await cluster.kill(9)
+        with pytest.raises(ValueError, match="give produce a value for orders"):
+            await cluster.produce("orders")
         assert len(cluster.faults) == 2
 
 
