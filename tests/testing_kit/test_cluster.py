@@ -6,6 +6,7 @@ import asyncio
 import socket
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -150,3 +151,31 @@ async def test_others_lead_while_a_broker_has_no_session() -> None:
             await asyncio.sleep(0.01)
         await in_sync(cluster, 3)
         assert [one.value for one in await cluster.wait_for("orders", 1)] == [b"1"]
+
+
+@pytest.mark.parametrize("fault", [{"disk_full": True}, {"disk_error": "EIO"}])
+async def test_a_replica_whose_disk_takes_no_records_holds_nothing_up(fault: dict[str, Any]) -> None:
+    async with Cluster(3) as cluster:
+        await cluster.create_topic("orders", partitions=3, replication_factor=3)
+        node = await cluster.leader_of("orders")
+        for partition in range(3):
+            await cluster.produce("orders", "before", partition=partition)
+        cluster.faults[node].add(**fault)
+        async with asyncio.timeout(20):  # a follower that counts as in sync holds acks=all up for 30 s
+            for round_ in range(3):
+                for partition in range(3):
+                    await written(cluster, f"after {round_}", partition)
+        assert all(node not in one.isr for one in (await cluster.topics())["orders"].partitions)
+
+
+async def written(cluster: Cluster, value: str, partition: int) -> None:
+    """Write a record as a client does: a broker whose disk takes none gives its partitions up."""
+    while True:
+        try:
+            await cluster.produce("orders", value, partition=partition)
+        except KafkaError as error:
+            if error.code not in {ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER}:
+                raise
+            await asyncio.sleep(0.01)
+        else:
+            return
