@@ -82,7 +82,7 @@ async def test_unknown_settings_of_a_broker_are_kept_secret(tmp_path: Path) -> N
 
 UNREAD = {
     "inter.broker.protocol.version": "3.7",
-    "ssl.keystore.location": "/keys",
+    "security.providers": "a.Provider",
     "ssl.keystore.password": "hidden words",
     "sasl.jaas.config": "hidden words",
     "listener.name.one.ssl.keystore.password": "hidden words",
@@ -102,11 +102,11 @@ async def test_a_broker_shows_what_it_accepts_unread_as_kafka_does(tmp_path: Pat
     assert [*configs] == sorted(configs)
     assert all(configs[name].config_source == 4 and configs[name].read_only for name in UNREAD)
     assert {name: configs[name].value for name in UNREAD if not configs[name].is_sensitive} == {
-        "inter.broker.protocol.version": "3.7", "ssl.keystore.location": "/keys",
+        "inter.broker.protocol.version": "3.7", "security.providers": "a.Provider",
     }  # fmt: skip
     assert not any("hidden words" in str(config) for config in configs.values())
     assert configs["ssl.enabled.protocols"].value == "TLSv1.2,TLSv1.3"
-    assert configs["ssl.keystore.location"].config_type == 2
+    assert configs["security.providers"].config_type == 2
 
 
 async def test_read_only_settings_are_reported_as_read_only(tmp_path: Path) -> None:
