@@ -1,6 +1,6 @@
-"""Stock clients and Kafka's tools learn that access control, tokens, quotas and credentials are off, and see the quorum of one.
+"""Stock clients and Kafka's tools learn that access control and tokens are off, and see the quorum of one.
 
-Apache Kafka 3.9.2 without security gives them the same, except that it stores credentials.
+Apache Kafka 3.9.2 without security gives them the same.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka.admin as confluent
 import kafka.admin as python
@@ -80,7 +81,7 @@ def test_kafka_python_describes_the_quorum(admin: KafkaAdminClient, bootstrap: s
     assert before < after == high_watermark
 
 
-def test_clients_learn_that_no_user_has_credentials(admin: KafkaAdminClient, bootstrap: str) -> None:
+def test_clients_set_and_remove_the_credentials_of_users(admin: KafkaAdminClient, bootstrap: str) -> None:
     assert admin.describe_user_scram_credentials() == {}
     assert "does not exist" in admin.describe_user_scram_credentials(["bob"])["bob"]["error"]
     client = confluent.AdminClient({"bootstrap.servers": bootstrap})
@@ -89,8 +90,15 @@ def test_clients_learn_that_no_user_has_credentials(admin: KafkaAdminClient, boo
         wait(client.describe_user_scram_credentials(["bob"])["bob"])
     info = confluent.ScramCredentialInfo(confluent.ScramMechanism.SCRAM_SHA_256, 10_000)
     change = confluent.UserScramCredentialUpsertion("bob", info, b"password", b"salt")
-    with pytest.raises(KafkaException, match="This broker does not support SCRAM credentials"):
-        wait(client.alter_user_scram_credentials([change])["bob"])
+    wait(client.alter_user_scram_credentials([change])["bob"])
+    ((mechanism, iterations),) = [(one.mechanism, one.iterations) for one in described(client, "bob")]
+    assert (mechanism, iterations) == (confluent.ScramMechanism.SCRAM_SHA_256, 10_000)
+    wait(client.alter_user_scram_credentials([confluent.UserScramCredentialDeletion("bob", mechanism)])["bob"])
+    assert admin.describe_user_scram_credentials() == {}
+
+
+def described(client: confluent.AdminClient, user: str) -> list[Any]:
+    return list(wait(client.describe_user_scram_credentials([user])[user]).scram_credential_infos)
 
 
 def test_librdkafka_learns_that_there_is_no_access_control_and_finds_the_version(bootstrap: str) -> None:
@@ -131,8 +139,10 @@ def test_kafkas_tools_report_that_it_is_off(tools: ToolRunner, bootstrap: str, t
     for kind in ("users", "clients"):
         ran = tools.run("configs", *at, "--describe", "--entity-type", kind)
         assert (ran.code, ran.out.strip()) == (0, "")
-    password = ("--add-config", "SCRAM-SHA-256=[password=x]", "--entity-type", "users", "--entity-name", "bob")
-    assert "This broker does not support SCRAM credentials." in refused("configs", "--alter", *password)
+    bob = ("--entity-type", "users", "--entity-name", "bob")
+    for change in (("--add-config", "SCRAM-SHA-256=[password=x]"), ("--delete-config", "SCRAM-SHA-256")):
+        ran = tools.run("configs", *at, "--alter", *change, *bob)
+        assert (ran.code, ran.out.strip()) == (0, "Completed updating config for user bob."), ran
 
 
 @with_java
