@@ -15,7 +15,7 @@ class Throttling(FakeServer):
     """A server whose handler throttles a client with each request that begins with t."""
 
     def handler(self, context: ConnectionContext, frame: memoryview) -> EncodedResponse | asyncio.Future[EncodedResponse]:
-        if frame[:1] == b"t":
+        if bytes(frame[:1]) == b"t":
             cast("Connection", context.holder).throttle(20)
         return super().handler(context, frame)
 
