@@ -45,6 +45,6 @@ def _topic(path: Path, name: str, described: Any) -> WantedTopic:
         wrong = "" if not isinstance(described, dict) else f", not {', '.join(sorted(map(str, unknown)))}"
         raise ValueError(f"{path}: {name} must have only partitions and settings{wrong}")
     partitions, settings = described.get("partitions", 1), described.get("settings") or {}
-    if type(partitions) is not int or not isinstance(settings, dict):
-        raise ValueError(f"{path}: of {name}, partitions must be a number, and settings must have values by their names")
+    if type(partitions) is not int or partitions < 1 or not isinstance(settings, dict):
+        raise ValueError(f"{path}: of {name}, partitions must be a number from 1 on, and settings must have values by names")
     return WantedTopic(name, partitions, settings)

@@ -37,6 +37,7 @@ async def test_the_topics_of_a_file_are_created(tmp_path: Path) -> None:
         ({"orders": {"partition": 3}}, "not partition"),
         ({"orders": {"partitions": "3"}}, "partitions must be a number"),
         ({"orders": {"partitions": True}}, "partitions must be a number"),
+        ({"orders": {}, "more": {"partitions": 0}}, "of more, partitions must be a number from 1 on"),
         ({"orders": {"settings": []}}, None),
         ({"orders": {"settings": ["a"]}}, "settings must have values"),
     ],
