@@ -5,13 +5,13 @@ from __future__ import annotations
 import socket
 import sys
 import time
-from typing import TYPE_CHECKING
 
 from pybroker.client.address import parse_address
 from pybroker.client.errors import ClientError, reason_of
 from pybroker.client.frames import Frames
 from pybroker.tools.errors import CommandError
 
+TYPE_CHECKING = False  # `typing` is slow to import
 if TYPE_CHECKING:
     from ssl import SSLContext
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
 
 from pybroker.client.errors import ClientError
 from pybroker.client.frames import Frames  # noqa: TC001  `typing` is slow to import
@@ -15,6 +14,7 @@ from pybroker.tools.options import VALUE, Options
 BOOTSTRAP_VARIABLE = "PYBROKER_BOOTSTRAP"
 READY_VARIABLE, READY_FILE = "PYBROKER_READY_FILE", "/tmp/pybroker-ready"  # noqa: S108  where a container's broker writes its address
 
+TYPE_CHECKING = False  # `typing` is slow to import
 if TYPE_CHECKING:
     from ssl import SSLContext
 
