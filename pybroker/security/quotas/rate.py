@@ -17,13 +17,13 @@ class Rate:
 
     __slots__ = ("_samples", "_samples_max", "_window_ms", "used_ms")
 
-    def __init__(self, samples: int, window_ms: int) -> None:
+    def __init__(self, *, samples: int, window_ms: int) -> None:
         self._samples_max = samples
         self._window_ms = window_ms
         self._samples: list[list[float]] = []  # start, last event, sum: the oldest first
         self.used_ms = 0.0
 
-    def record(self, value: float, now_ms: float) -> None:
+    def record(self, value: float, *, now_ms: float) -> None:
         """Count `value`, which is negative if it takes back what was counted."""
         samples = self._samples
         if not samples or now_ms - samples[-1][0] >= self._window_ms:
@@ -44,7 +44,7 @@ class Rate:
         missing = self._samples_max - 1 - int(elapsed_ms // self._window_ms)
         return max(elapsed_ms + max(missing, 0) * self._window_ms, 1)
 
-    def throttle_ms(self, limit: float, now_ms: float) -> int:
+    def throttle_ms(self, limit: float, *, now_ms: float) -> int:
         """Return how long nothing may be used until the use per second is `limit` again; 0 if it is not above."""
         over = self.per_second(now_ms) - limit
         return round(over / limit * self.window_ms(now_ms)) if over > 0 else 0
@@ -61,12 +61,12 @@ class TokenBucket:
 
     __slots__ = ("_limit", "_room", "_tokens", "used_ms")
 
-    def __init__(self, limit: float, samples: int, window_ms: int, now_ms: float) -> None:
+    def __init__(self, limit: float, *, samples: int, window_ms: int, now_ms: float) -> None:
         self._limit = limit
         self._room = self._tokens = limit * samples * window_ms / _MS_PER_S
         self.used_ms = now_ms
 
-    def take(self, count: float, now_ms: float) -> None:
+    def take(self, count: float, *, now_ms: float) -> None:
         """Take tokens, also more than there are; a negative `count` gives them back."""
         flowed = (now_ms - self.used_ms) * self._limit / _MS_PER_S
         self._tokens = min(self._room, self._tokens + flowed)
@@ -75,5 +75,5 @@ class TokenBucket:
 
     def throttle_ms(self, now_ms: float) -> int:
         """Return how long it takes until no token is missing; 0 if none is."""
-        self.take(0, now_ms)
+        self.take(0, now_ms=now_ms)
         return round(-self._tokens / self._limit * _MS_PER_S) if self._tokens < 0 else 0

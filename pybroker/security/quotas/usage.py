@@ -57,10 +57,10 @@ class Usage:
         if (limit := self.quotas.limit(key, user, client_id)) is None:
             return 0
         rate, now_ms = self._rate(key, limit), self._now_ms()
-        rate.record(size, now_ms)
-        throttle_ms = rate.throttle_ms(limit.value, now_ms)
+        rate.record(size, now_ms=now_ms)
+        throttle_ms = rate.throttle_ms(limit.value, now_ms=now_ms)
         if throttle_ms and takes_back:
-            rate.record(-size, now_ms)
+            rate.record(-size, now_ms=now_ms)
         return throttle_ms
 
     def time_throttle_ms(self, user: str, client_id: str, took_ns: int) -> int:
@@ -68,8 +68,8 @@ class Usage:
         if (limit := self.quotas.limit(REQUEST_PERCENTAGE, user, client_id)) is None:
             return 0
         rate, now_ms = self._rate(REQUEST_PERCENTAGE, limit), self._now_ms()
-        rate.record(took_ns * _PERCENT_PER_NS, now_ms)
-        return min(rate.throttle_ms(limit.value, now_ms), self._window.window_ms)
+        rate.record(took_ns * _PERCENT_PER_NS, now_ms=now_ms)
+        return min(rate.throttle_ms(limit.value, now_ms=now_ms), self._window.window_ms)
 
     def fetch_bytes_max(self, user: str, client_id: str) -> int | None:
         """Return the bytes that a response to Fetch may have: those of the whole window; None if there is no quota."""
@@ -82,9 +82,9 @@ class Usage:
         if (value := self.quotas.connection_rate(host)) is None:
             return True
         rate, now_ms = self._rate(CONNECTION_CREATION_RATE, Limit(value, host, "")), self._now_ms()
-        rate.record(1, now_ms)
-        if is_above := bool(rate.throttle_ms(value, now_ms)):
-            rate.record(-1, now_ms)
+        rate.record(1, now_ms=now_ms)
+        if is_above := bool(rate.throttle_ms(value, now_ms=now_ms)):
+            rate.record(-1, now_ms=now_ms)
         return not is_above
 
     def mutations(self, user: str, client_id: str) -> Mutations | None:
@@ -94,7 +94,7 @@ class Usage:
         key = (limit.user, limit.client_id, limit.value)
         bucket = self._buckets.get(key)
         if bucket is None:
-            bucket = self._buckets[key] = TokenBucket(limit.value, *self._controller_window, self._now_ms())
+            bucket = self._buckets[key] = TokenBucket(limit.value, **self._controller_window._asdict(), now_ms=self._now_ms())
             if len(self._buckets) > SENSORS_MAX:
                 self._buckets.popitem(last=False)
         self._buckets.move_to_end(key)
@@ -104,7 +104,7 @@ class Usage:
         sensor = (key, limit.user, limit.client_id)
         rate = self._rates.get(sensor)
         if rate is None:
-            rate = self._rates[sensor] = Rate(*self._window)
+            rate = self._rates[sensor] = Rate(**self._window._asdict())
             if len(self._rates) > SENSORS_MAX:
                 self._rates.popitem(last=False)
         self._rates.move_to_end(sensor)
@@ -129,7 +129,7 @@ class Mutations:
         if is_strict and (wait_ms := self._bucket.throttle_ms(now_ms)):
             self.throttle_ms = max(self.throttle_ms, wait_ms)
             return False
-        self._bucket.take(count, now_ms)
+        self._bucket.take(count, now_ms=now_ms)
         if not is_strict:
             self.throttle_ms = max(self.throttle_ms, self._bucket.throttle_ms(now_ms))
         return True
