@@ -27,11 +27,7 @@ NameOf = Callable[[bytes], str | None]
 def names_in(controller: Controller) -> NameOf:
     """Return the function that finds the names of topics in the cluster as it is at each call."""
 
-    def name_of(topic_id: bytes) -> str | None:
-        topic = controller.image.topics_by_id.get(TopicId(topic_id))
-        return None if topic is None else topic.name
-
-    return name_of
+    return lambda topic_id: controller.image.topic_name(TopicId(topic_id))
 
 
 class About(NamedTuple):

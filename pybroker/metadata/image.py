@@ -165,6 +165,11 @@ class ClusterImage:
         found = self.configs.get(ConfigResource(kind, name))
         return MappingProxyType({}) if found is None else found.values
 
+    def topic_name(self, topic_id: TopicId) -> str | None:
+        """Return the name of a topic; None for an id that no topic has."""
+        topic = self.topics_by_id.get(topic_id)
+        return None if topic is None else topic.name
+
     def has_partition(self, topic_partition: TopicPartition) -> bool:
         """Return whether the partition exists."""
         topic = self.topics.get(topic_partition.topic)

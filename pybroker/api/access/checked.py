@@ -124,7 +124,6 @@ def _names(api: Api, need: Need) -> Callable[[Services, Any], str | None]:
         if element.topic_id == ZERO_TOPIC_ID:
             name: str = getattr(element, field)
             return name
-        topic = broker.controller.image.topics_by_id.get(element.topic_id)
-        return None if topic is None else topic.name
+        return broker.controller.image.topic_name(element.topic_id)
 
     return name_of

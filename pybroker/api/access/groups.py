@@ -98,8 +98,7 @@ def _offsets_of_groups(request: Request, message: OffsetFetchRequest) -> Any:
 def _may_describe(request: Request, topic: Any) -> bool:
     name: str | None = topic.name
     if topic.topic_id != ZERO_TOPIC_ID:
-        known = request.broker.controller.image.topics_by_id.get(TopicId(topic.topic_id))
-        name = None if known is None else known.name
+        name = request.broker.controller.image.topic_name(TopicId(topic.topic_id))
     return name is None or request.asker.may(_DESCRIBE, _TOPIC, name)
 
 

@@ -48,11 +48,11 @@ def produce(request: Request, message: ProduceRequest) -> Any:
         transactional_id = message.transactional_id
         if transactional_id is None or not may(_WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    refused = set()
+    refused, image = set(), request.broker.controller.image
     for topic in message.topic_data:
         name: str | None = topic.name
         if uses_ids:
-            name = _name_of(request, TopicId(topic.topic_id))
+            name = image.topic_name(TopicId(topic.topic_id))
         if name is not None and not may(_WRITE, _TOPIC, name):
             refused.add(name)
     return handle_except(request.broker, request.context, message, refused) if refused else request.plain(message)
@@ -72,9 +72,9 @@ def fetch(request: Request, message: FetchRequest) -> Any:
 
 def _may_read_all(request: Request, message: FetchRequest) -> bool:
     """Return whether the client may read each topic that a request without a session names."""
-    uses_ids = request.context.api_version >= _FETCH_ID_VERSION
+    uses_ids, image = request.context.api_version >= _FETCH_ID_VERSION, request.broker.controller.image
     for topic in message.topics:
-        name = _name_of(request, TopicId(topic.topic_id)) if uses_ids else topic.topic
+        name = image.topic_name(TopicId(topic.topic_id)) if uses_ids else topic.topic
         if name is not None and not request.asker.may(_READ, _TOPIC, name):
             return False
     return True
@@ -91,8 +91,3 @@ def _remembered(may: Callable[[str], bool]) -> Callable[[str], bool]:
         return found
 
     return asked
-
-
-def _name_of(request: Request, topic_id: TopicId) -> str | None:
-    topic = request.broker.controller.image.topics_by_id.get(topic_id)
-    return None if topic is None else topic.name

@@ -110,8 +110,8 @@ def _with_operations(topic: MetadataResponseTopic, operations: int) -> MetadataR
 
 def _refusal_of_id(request: Request, one: Any) -> MetadataResponseTopic | None:
     """Return the refusal of a topic's id; None: the handler responds."""
-    topic = request.broker.controller.image.topics_by_id.get(TopicId(one.topic_id))
-    if topic is None or request.asker.may(_DESCRIBE, _TOPIC, topic.name):
+    name = request.broker.controller.image.topic_name(TopicId(one.topic_id))
+    if name is None or request.asker.may(_DESCRIBE, _TOPIC, name):
         return None
     return MetadataResponseTopic(error_code=_REFUSED, name=None, topic_id=one.topic_id)
 
@@ -202,8 +202,8 @@ def delete_topics(request: Request, message: DeleteTopicsRequest) -> Any:
             return None  # both or neither: the handler refuses it
         if not has_id:
             return verdict_of_name(topic.name)
-        known = image.topics_by_id.get(TopicId(topic.topic_id))
-        return None if known is None or asker.may(_DELETE, _TOPIC, known.name) else _REFUSED
+        name = image.topic_name(TopicId(topic.topic_id))
+        return None if name is None or asker.may(_DELETE, _TOPIC, name) else _REFUSED
 
     if message.topics:
         return then(respond_in_parts(request, message, ("topics", "responses"), verdict), lambda one: _named(request, one))
@@ -212,11 +212,11 @@ def delete_topics(request: Request, message: DeleteTopicsRequest) -> Any:
 
 def _named(request: Request, response: Any) -> Any:
     """Name the topics of refused ids that the client may see."""
-    by_id = request.broker.controller.image.topics_by_id
+    image = request.broker.controller.image
     for one in response.responses:
-        known = by_id.get(TopicId(one.topic_id)) if one.name is None and one.error_code == _REFUSED else None
-        if known is not None and request.asker.may(_DESCRIBE, _TOPIC, known.name, logs=False):
-            one.name = known.name
+        name = image.topic_name(TopicId(one.topic_id)) if one.name is None and one.error_code == _REFUSED else None
+        if name is not None and request.asker.may(_DESCRIBE, _TOPIC, name, logs=False):
+            one.name = name
     return response
 
 

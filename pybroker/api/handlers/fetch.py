@@ -198,10 +198,9 @@ def _forgotten_keys(request: FetchRequest, *, uses_ids: bool) -> Iterator[Sessio
 
 
 def _names(broker: Services) -> Callable[[TopicId], str | None]:
-    """Return the function that finds a topic's name by its id."""
+    """Return the function that finds a topic's name by its id, in the cluster as it is at each call."""
 
     def name_of(topic_id: TopicId) -> str | None:
-        topic = broker.controller.image.topics_by_id.get(topic_id)
-        return None if topic is None else topic.name
+        return broker.controller.image.topic_name(topic_id)
 
     return name_of
