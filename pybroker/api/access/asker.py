@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.security.acl.authorizer import logs_permissions
 from pybroker.security.acl.binding import CLUSTER_NAME, AclOperation, ResourceType
 
@@ -18,6 +19,16 @@ TOPIC_OPERATIONS: Final = tuple(map(AclOperation, (3, 4, 5, 6, 7, 8, 10, 11)))
 GROUP_OPERATIONS: Final = tuple(map(AclOperation, (3, 6, 8, 10, 11)))
 CLUSTER_OPERATIONS: Final = tuple(map(AclOperation, (5, 7, 8, 9, 10, 11, 12)))
 """The operations that there are, by the type of the resource; `nodes.py` has them as bits."""
+
+ERRORS: Final = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+}
+"""The error of a client that may not do what it has asked for, by the type of the resource."""
 
 _SUPPORTED: Final = {
     ResourceType.TOPIC: TOPIC_OPERATIONS,
@@ -51,6 +62,15 @@ class Asker:
         if self._logs_allowed if is_allowed else logs:
             self._log(operation, resource_type, name, is_allowed=is_allowed, count=count)
         return is_allowed
+
+    def refusal(self, operation: AclOperation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> ErrorCode | None:
+        """Return the error of a client that may not do an operation on a resource; None if it may."""
+        return None if self.may(operation, resource_type, name) else ERRORS[resource_type]
+
+    def require(self, operation: AclOperation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> None:
+        """Raise KafkaError if the client may not do an operation on a resource."""
+        if (code := self.refusal(operation, resource_type, name)) is not None:
+            raise KafkaError(code)
 
     def may_any(self, operation: AclOperation, resource_type: ResourceType) -> bool:
         """Return whether the client may do an operation on some resource of a type."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.api.access.need import ERRORS
 from pybroker.api.access.parts import respond_in_parts, then
 from pybroker.api.configs.config_resources import ResourceType as ConfigType
 from pybroker.security.acl.binding import CLUSTER_NAME, AclOperation, ResourceType
@@ -47,7 +46,7 @@ def _verdict(request: Request, operation: AclOperation, one: Any) -> Verdict:
         return None  # the handler refuses it
     resource_type = _OWN.get(ConfigType(one.resource_type), ResourceType.CLUSTER)
     name = CLUSTER_NAME if resource_type is ResourceType.CLUSTER else one.resource_name
-    return None if request.asker.may(operation, resource_type, name) else ERRORS[resource_type]
+    return request.asker.refusal(operation, resource_type, name)
 
 
 def describe_cluster(request: Request, message: Any) -> Any:

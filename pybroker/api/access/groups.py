@@ -6,12 +6,13 @@ Kafka 4 for the topics of a group of KIP-848, which 3.9 shows to everyone that m
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.access.parts import respond_in_parts, then
 from pybroker.api.pieces import first_of, with_list
 from pybroker.model import ZERO_TOPIC_ID, TopicId
-from pybroker.protocol.error_codes import ErrorCode, KafkaError
+from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.consumer_group_describe import DescribedGroup
 from pybroker.protocol.messages.offset_fetch import (
     OffsetFetchResponseGroup,
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from pybroker.api.access.need import Request
-    from pybroker.api.access.parts import Verdict
     from pybroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
     from pybroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
     from pybroker.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -36,7 +36,6 @@ _TOPIC: Final = ResourceType.TOPIC
 _GROUP: Final = ResourceType.GROUP
 _DESCRIBE: Final = AclOperation.DESCRIBE
 _TOPIC_REFUSED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-_GROUP_REFUSED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
 _SEVERAL_GROUPS_VERSION: Final = 8
 _SEVERAL_KEYS_VERSION: Final = 4
 _GROUP_KEY: Final = 0
@@ -47,15 +46,12 @@ def offset_fetch(request: Request, message: OffsetFetchRequest) -> Any:
     """Respond with the offsets of the topics that the client may describe, in the groups that it may describe."""
     if request.context.api_version >= _SEVERAL_GROUPS_VERSION:
         return _offsets_of_groups(request, message)
-    if not request.asker.may(_DESCRIBE, _GROUP, message.group_id):
-        raise KafkaError(_GROUP_REFUSED)
+    request.asker.require(_DESCRIBE, _GROUP, message.group_id)
     if message.topics is None:
         return then(request.plain(message), lambda response: _seen(request, response))
-
-    def verdict(topic: Any) -> Verdict:
-        return None if request.asker.may(_DESCRIBE, _TOPIC, topic.name) else _TOPIC_REFUSED
-
-    return respond_in_parts(request, message, ("topics", "topics"), verdict)
+    return respond_in_parts(
+        request, message, ("topics", "topics"), lambda topic: request.asker.refusal(_DESCRIBE, _TOPIC, topic.name)
+    )
 
 
 def _seen(request: Request, response: Any) -> Any:
@@ -70,8 +66,8 @@ def _offsets_of_groups(request: Request, message: OffsetFetchRequest) -> Any:
     groups = first_of(message.groups, (), named, lambda group: group.group_id if group.topics is None else id(group))
     asked, results, refused = list[Any](), [], list[tuple[int, list[Any]]]()
     for group in groups:
-        if not request.asker.may(_DESCRIBE, _GROUP, group.group_id):
-            results.append(OffsetFetchResponseGroup(group_id=group.group_id, error_code=_GROUP_REFUSED))
+        if (code := request.asker.refusal(_DESCRIBE, _GROUP, group.group_id)) is not None:
+            results.append(OffsetFetchResponseGroup(group_id=group.group_id, error_code=code))
             continue
         not_allowed = [] if group.topics is None else [topic for topic in group.topics if not _may_describe(request, topic)]
         refused.append((len(asked), not_allowed))
@@ -118,15 +114,10 @@ def find_coordinator(request: Request, message: FindCoordinatorRequest) -> Any:
     resource_type = {_GROUP_KEY: _GROUP, _TRANSACTION_KEY: ResourceType.TRANSACTIONAL_ID}.get(message.key_type)
     if resource_type is None:
         return request.plain(message)  # which refuses it
-    error = _GROUP_REFUSED if resource_type is _GROUP else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-
-    def verdict(key: str) -> Verdict:
-        return None if request.asker.may(_DESCRIBE, resource_type, key) else error
-
     if request.context.api_version >= _SEVERAL_KEYS_VERSION:
-        return respond_in_parts(request, message, ("coordinator_keys", "coordinators"), verdict)
-    if verdict(message.key) is not None:
-        raise KafkaError(error)
+        lists = ("coordinator_keys", "coordinators")
+        return respond_in_parts(request, message, lists, partial(request.asker.refusal, _DESCRIBE, resource_type))
+    request.asker.require(_DESCRIBE, resource_type, message.key)
     return request.plain(message)
 
 
@@ -146,7 +137,7 @@ def list_groups(request: Request, message: ListGroupsRequest) -> Any:
 def describe_groups(request: Request, message: DescribeGroupsRequest) -> Any:
     """Describe the groups that the client may describe."""
     return then(
-        respond_in_parts(request, message, ("groups", "groups"), lambda name: _verdict(request, name)),
+        respond_in_parts(request, message, ("groups", "groups"), partial(request.asker.refusal, _DESCRIBE, _GROUP)),
         lambda response: _with_operations(request, response, is_wanted=message.include_authorized_operations),
     )
 
@@ -158,11 +149,8 @@ def consumer_group_describe(request: Request, message: ConsumerGroupDescribeRequ
         response.groups = [_TopicsOf(request).shown(group) for group in response.groups]
         return _with_operations(request, response, is_wanted=message.include_authorized_operations)
 
-    return then(respond_in_parts(request, message, ("group_ids", "groups"), lambda name: _verdict(request, name)), finished)
-
-
-def _verdict(request: Request, group_id: str) -> Verdict:
-    return None if request.asker.may(_DESCRIBE, _GROUP, group_id) else _GROUP_REFUSED
+    refusal = partial(request.asker.refusal, _DESCRIBE, _GROUP)
+    return then(respond_in_parts(request, message, ("group_ids", "groups"), refusal), finished)
 
 
 def _with_operations(request: Request, response: Any, *, is_wanted: bool) -> Any:
@@ -196,8 +184,7 @@ class _TopicsOf:
 def consumer_group_heartbeat(request: Request, message: ConsumerGroupHeartbeatRequest) -> Any:
     """Take the heartbeat of a member that may read the group, and describe the topics that it names."""
     asker = request.asker
-    if not asker.may(AclOperation.READ, _GROUP, message.group_id):
-        raise KafkaError(_GROUP_REFUSED)
-    if not all(asker.may(_DESCRIBE, _TOPIC, name) for name in message.subscribed_topic_names or ()):
-        raise KafkaError(_TOPIC_REFUSED)
+    asker.require(AclOperation.READ, _GROUP, message.group_id)
+    for name in message.subscribed_topic_names or ():
+        asker.require(_DESCRIBE, _TOPIC, name)
     return request.plain(message)

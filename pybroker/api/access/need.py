@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pybroker.protocol.error_codes import ErrorCode
+from pybroker.api.access.asker import ERRORS
 from pybroker.security.acl.binding import CLUSTER_NAME, AclOperation, ResourceType
 
 if TYPE_CHECKING:
@@ -15,16 +15,7 @@ if TYPE_CHECKING:
     from pybroker.api.access.asker import Asker
     from pybroker.api.context import RequestContext, Services
     from pybroker.api.registry import Api
-
-ERRORS = {
-    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
-    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
-    ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
-}
-"""The error of a client that may not do what it has asked for, by the type of the resource."""
+    from pybroker.protocol.error_codes import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)

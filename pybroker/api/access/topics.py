@@ -166,9 +166,7 @@ def create_topics(request: Request, message: CreateTopicsRequest) -> Any:
     may_create_all = asker.may(_CREATE, _CLUSTER, logs=False)
 
     def verdict(topic: Any) -> Verdict:
-        if may_create_all or counts[topic.name] > 1 or asker.may(_CREATE, _TOPIC, topic.name):
-            return None
-        return _REFUSED
+        return None if may_create_all or counts[topic.name] > 1 else asker.refusal(_CREATE, _TOPIC, topic.name)
 
     def without_settings(response: Any) -> Any:
         for topic in response.topics:
@@ -194,7 +192,7 @@ def delete_topics(request: Request, message: DeleteTopicsRequest) -> Any:
             return None
         if not asker.may(_DESCRIBE, _TOPIC, name):
             return _REFUSED
-        return None if name not in image.topics or asker.may(_DELETE, _TOPIC, name) else _REFUSED
+        return None if name not in image.topics else asker.refusal(_DELETE, _TOPIC, name)
 
     def verdict(topic: Any) -> Verdict:
         has_id = topic.topic_id != ZERO_TOPIC_ID
@@ -203,7 +201,7 @@ def delete_topics(request: Request, message: DeleteTopicsRequest) -> Any:
         if not has_id:
             return verdict_of_name(topic.name)
         name = image.topic_name(TopicId(topic.topic_id))
-        return None if name is None or asker.may(_DELETE, _TOPIC, name) else _REFUSED
+        return None if name is None else asker.refusal(_DELETE, _TOPIC, name)
 
     if message.topics:
         return then(respond_in_parts(request, message, ("topics", "responses"), verdict), lambda one: _named(request, one))
@@ -224,8 +222,7 @@ def describe_producers(request: Request, message: Any) -> Any:
     """Describe the producers of the topics that the client may read."""
 
     def verdict(topic: Any) -> Verdict:
-        if invalid_name_reason(topic.name) is not None or request.asker.may(AclOperation.READ, _TOPIC, topic.name):
-            return None
-        return _REFUSED
+        is_name = invalid_name_reason(topic.name) is None
+        return request.asker.refusal(AclOperation.READ, _TOPIC, topic.name) if is_name else None
 
     return respond_in_parts(request, message, ("topics", "topics"), verdict)

@@ -6,6 +6,7 @@ handleListTransactionsRequest.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.access.parts import respond_in_parts, then
@@ -21,7 +22,6 @@ from pybroker.security.acl.binding import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from pybroker.api.access.need import Request
-    from pybroker.api.access.parts import Verdict
     from pybroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
     from pybroker.protocol.messages.describe_transactions import DescribeTransactionsRequest
     from pybroker.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -32,7 +32,6 @@ _TOPIC: Final = ResourceType.TOPIC
 _CLUSTER: Final = ResourceType.CLUSTER
 _WRITE: Final = AclOperation.WRITE
 _DESCRIBE: Final = AclOperation.DESCRIBE
-_ID_REFUSED: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 _OF_BROKERS_VERSION: Final = 4
 
 
@@ -40,8 +39,7 @@ def init_producer_id(request: Request, message: InitProducerIdRequest) -> Any:
     """Give a producer id to a client that may write to some topic, or with this transactional id."""
     asker, transactional_id = request.asker, message.transactional_id
     if transactional_id is not None:
-        if not asker.may(_WRITE, _ID, transactional_id):
-            raise KafkaError(_ID_REFUSED)
+        asker.require(_WRITE, _ID, transactional_id)
     elif not asker.may(AclOperation.IDEMPOTENT_WRITE, _CLUSTER, logs=False) and not asker.may_any(_WRITE, _TOPIC):
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return request.plain(message)
@@ -51,11 +49,9 @@ def add_partitions_to_txn(request: Request, message: AddPartitionsToTxnRequest) 
     """Add partitions that the client may write to: all of the request, or none."""
     asker = request.asker
     if request.context.api_version >= _OF_BROKERS_VERSION:
-        if not asker.may(AclOperation.CLUSTER_ACTION, _CLUSTER):
-            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        asker.require(AclOperation.CLUSTER_ACTION, _CLUSTER)
         return request.plain(message)
-    if not asker.may(_WRITE, _ID, message.v3_and_below_transactional_id):
-        raise KafkaError(_ID_REFUSED)
+    asker.require(_WRITE, _ID, message.v3_and_below_transactional_id)
     topics = message.v3_and_below_topics
     refused = {topic.name for topic in topics if is_internal(topic.name) or not asker.may(_WRITE, _TOPIC, topic.name)}
     if not refused:
@@ -86,15 +82,13 @@ def describe_transactions(request: Request, message: DescribeTransactionsRequest
     """Describe the transactional ids that the client may describe, with those of their topics that it may describe."""
     may = request.asker.may
 
-    def verdict(transactional_id: str) -> Verdict:
-        return None if may(_DESCRIBE, _ID, transactional_id) else _ID_REFUSED
-
     def seen(response: Any) -> Any:
         for state in response.transaction_states:
             state.topics = [topic for topic in state.topics if may(_DESCRIBE, _TOPIC, topic.topic)]
         return response
 
-    return then(respond_in_parts(request, message, ("transactional_ids", "transaction_states"), verdict), seen)
+    refusal = partial(request.asker.refusal, _DESCRIBE, _ID)
+    return then(respond_in_parts(request, message, ("transactional_ids", "transaction_states"), refusal), seen)
 
 
 def list_transactions(request: Request, message: ListTransactionsRequest) -> Any:
