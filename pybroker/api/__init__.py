@@ -9,6 +9,7 @@ configs/             what the handlers of configurations share: resources, descr
 registry             the APIs with their versions, handlers and messages
 releases             which versions each release of Kafka has
 as_release           refuses requests that such a release does not know
+parts                a request of which some elements are refused: shared by access and quotas
 gate                 takes requests until the client has logged in, at a SASL listener
 dispatch             request in, response out: decodes, calls the handler, turns errors into responses, counts
 context              what a handler gets beside the request

@@ -5,7 +5,6 @@ table       what each API needs: the operation, the resource, and the error of a
 need        a row of the table
 asker       one request's questions to the authorizer, and their lines in the audit log
 checked     puts the checks of the table in front of a handler
-parts       a request of which some elements are refused: the rest is handled, and the responses are joined
 records     Produce and Fetch
 topics      Metadata, DescribeTopicPartitions, CreateTopics, DeleteTopics
 groups      offsets, descriptions and coordinators of groups

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from pybroker.api.access.asker import Asker
 from pybroker.api.access.memo import PrincipalMemo
 from pybroker.api.access.need import Need, Request
-from pybroker.api.access.parts import AT_ONCE, respond_in_parts
 from pybroker.api.access.table import TABLE
+from pybroker.api.parts import AT_ONCE, respond_in_parts
 from pybroker.model import ZERO_TOPIC_ID
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.protocol.schema import schema_of
@@ -24,8 +24,8 @@ from pybroker.security.acl.binding import CLUSTER_NAME
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pybroker.api.access.parts import Verdict
     from pybroker.api.context import RequestContext, Services
+    from pybroker.api.parts import Verdict
     from pybroker.api.registry import Api
     from pybroker.security.acl.authorizer import Authorizer
 

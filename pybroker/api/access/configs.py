@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.api.access.parts import respond_in_parts, then
 from pybroker.api.configs.config_resources import ResourceType as ConfigType
+from pybroker.api.parts import respond_in_parts, then
 from pybroker.security.acl.binding import CLUSTER_NAME, AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from pybroker.api.access.need import Request
-    from pybroker.api.access.parts import Verdict
+    from pybroker.api.parts import Verdict
 
 _OWN: Final = {ConfigType.TOPIC: ResourceType.TOPIC, ConfigType.GROUP: ResourceType.GROUP}
 """The types whose resources are asked for by their own names; the others belong to the cluster."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.api.access.parts import respond_in_parts, then
+from pybroker.api.parts import respond_in_parts, then
 from pybroker.api.pieces import first_of, with_list
 from pybroker.model import ZERO_TOPIC_ID, TopicId
 from pybroker.protocol.error_codes import ErrorCode

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pybroker.api.access.asker import ERRORS
+from pybroker.api.parts import plain
 from pybroker.security.acl.binding import CLUSTER_NAME, AclOperation, ResourceType
 
 if TYPE_CHECKING:
@@ -60,14 +60,6 @@ class Request:
     def plain(self, message: Any) -> Any:
         """Handle a request of this API without checks, in pieces if it is large."""
         return plain(self.api, self.broker, self.context, message)
-
-
-def plain(api: Api, broker: Services, context: RequestContext, message: Any) -> Any:
-    """Handle a request by the handler of its API, in pieces if it is large."""
-    pieces, handle = api.pieces, api.handle
-    if pieces is None or not pieces.is_large(message, sys.maxsize):
-        return handle(broker, context, message)
-    return pieces.handle(handle, broker, context, message)
 
 
 @dataclass(frozen=True, slots=True)

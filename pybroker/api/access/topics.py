@@ -13,7 +13,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.api.access.parts import judged, respond_in_parts, then
+from pybroker.api.parts import judged, respond_in_parts, then
 from pybroker.api.pieces import with_list
 from pybroker.metadata.names import invalid_name_reason, is_internal
 from pybroker.model import ZERO_TOPIC_ID, TopicId
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pybroker.api.access.need import Request
-    from pybroker.api.access.parts import Verdict
+    from pybroker.api.parts import Verdict
     from pybroker.protocol.messages.create_topics import CreateTopicsRequest
     from pybroker.protocol.messages.delete_topics import DeleteTopicsRequest
     from pybroker.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest

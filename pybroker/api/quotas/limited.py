@@ -23,9 +23,8 @@ from functools import partial
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from pybroker.api.access.need import plain
-from pybroker.api.access.parts import then
 from pybroker.api.handlers.fetch import replica_of
+from pybroker.api.parts import plain, then
 from pybroker.api.quotas.mutations import STRICT_SINCE, respond
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import decode_response

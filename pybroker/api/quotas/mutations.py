@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.api.access.parts import respond_in_parts
+from pybroker.api.parts import respond_in_parts
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pybroker.api.access.parts import Divided, Verdict
     from pybroker.api.context import Services
+    from pybroker.api.parts import Divided, Verdict
     from pybroker.security.quotas.usage import Mutations
 
 STRICT_SINCE: Final[Mapping[ApiKey, int]] = {ApiKey.CREATE_TOPICS: 6, ApiKey.CREATE_PARTITIONS: 3, ApiKey.DELETE_TOPICS: 5}

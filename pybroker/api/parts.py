@@ -2,12 +2,14 @@
 
 The refused elements come last in the response; clients find their elements by name. Where all elements are refused, the handler
 is not called at all, unless the response has an error of the whole, as that of a group, which precedes those of the elements.
+The checks of permissions and those of quotas call the handlers through this module.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pybroker.api.deferred import Deferred
@@ -20,7 +22,7 @@ from pybroker.sharing.loop import in_slices
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pybroker.api.context import RequestContext
+    from pybroker.api.context import RequestContext, Services
     from pybroker.api.registry import Api
     from pybroker.sharing.work import Pausing
 
@@ -45,6 +47,14 @@ class Divided(Protocol):
     @property
     def plain(self) -> Callable[[Any], Any]:
         """The handler of the API."""
+
+
+def plain(api: Api, broker: Services, context: RequestContext, message: Any) -> Any:
+    """Handle a request by the handler of its API, in pieces if it is large."""
+    pieces, handle = api.pieces, api.handle
+    if pieces is None or not pieces.is_large(message, sys.maxsize):
+        return handle(broker, context, message)
+    return pieces.handle(handle, broker, context, message)
 
 
 def then(outcome: Any, build: Callable[[Any], Any]) -> Any:
