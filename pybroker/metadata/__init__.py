@@ -18,6 +18,7 @@ config_changes, features                 the plans of settings and of feature le
 acl_entries, acl_changes                 ACLs as entries of the store; their creation and deletion
 scram_users                              the credentials of users, and the plans of their changes
 quota_entries, quota_changes             quotas as entries of the store; their changes
+ordered_changes                          how ACLs and quotas are committed: each change after the one before
 internal_topics, names   the settings of the coordinators' topics; which topic names are valid
 leader_epochs, producer_ids    the numbers that must never be used twice
 directories          the log directories that a broker has used

@@ -1,8 +1,7 @@
 """Changes of ACLs: what CreateAcls and DeleteAcls request, checked as Kafka's controller checks it, in one commit.
 
 Order
-    Each change compares the entry that the change before has put. So a deletion sees every ACL whose creation was acknowledged,
-    by whichever broker. An ACL that exists is not created again.
+    A deletion sees every ACL whose creation was acknowledged, by whichever broker. An ACL that exists is not created again.
 
 Errors
     INVALID_REQUEST for an ACL, or a filter, that makes no sense. Others of the same request are changed.
@@ -13,13 +12,10 @@ Source: AclControlManager, AclApis; KIP-140, KIP-290.
 from __future__ import annotations
 
 import logging
-from base64 import urlsafe_b64encode
-from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from pybroker.failures import drop_frames
 from pybroker.metadata.acl_entries import ACL_PREFIX, encode_acl
-from pybroker.metadata.store.base import Conflict, OutcomeUnknownError, StoreError
+from pybroker.metadata.ordered_changes import commit_next, content_id
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.security import principal
 from pybroker.security.acl.binding import CLUSTER_NAME, Acl, AclOperation, PatternType, PermissionType, ResourceType
@@ -34,14 +30,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_ID_BYTES: Final = 16
 CHANGES_MAX: Final = 10_000
 """The number of ACLs that one request may create or delete."""
-
-
-def acl_id(acl: Acl) -> str:
-    """Return the id of an ACL: 22 characters of base64."""
-    return urlsafe_b64encode(sha256(encode_acl(acl)).digest()[:_ID_BYTES]).rstrip(b"=").decode()
 
 
 async def create_acls(controller: Controller, acls: Sequence[Acl]) -> list[KafkaError | None]:
@@ -52,8 +42,10 @@ async def create_acls(controller: Controller, acls: Sequence[Acl]) -> list[Kafka
     results, valid = await complete(_judged(acls))
     _check_count(valid)
     while valid:
-        new = {key: acl for key, acl in valid.items() if key not in controller.image.acls.by_id}
-        if not new or await _committed(controller, new, ()):
+        compared = controller.image
+        new = {key: acl for key, acl in valid.items() if key not in compared.acls.by_id}
+        puts = {key: encode_acl(acl) for key, acl in new.items()}
+        if not new or await commit_next(controller, ACL_PREFIX, since=compared.acls_revision, puts=puts, deletes=()):
             await complete(_logged("Created %s", new.values()))
             break
     return results
@@ -68,7 +60,7 @@ async def delete_acls(controller: Controller, filters: Sequence[AclFilter]) -> l
         compared = controller.image
         results, deleted = await complete(_selected(compared.acls.by_id, filters))
         _check_count(deleted)
-        if compared.acls_revision == controller.image.acls_revision and await _committed(controller, {}, deleted):
+        if await commit_next(controller, ACL_PREFIX, since=compared.acls_revision, puts={}, deletes=deleted):
             await complete(_logged("Deleted %s", deleted.values()))
             return results
 
@@ -80,7 +72,7 @@ def _judged(acls: Sequence[Acl]) -> Pausing[tuple[list[KafkaError | None], dict[
         reason = _invalid_reason(acl)
         results.append(None if reason is None else KafkaError(ErrorCode.INVALID_REQUEST, reason))
         if reason is None:
-            valid[acl_id(acl)] = acl
+            valid[content_id(encode_acl(acl))] = acl
         yield
     return results, valid
 
@@ -108,20 +100,6 @@ def _logged(line: str, acls: Iterable[Acl]) -> Pausing[None]:
     for acl in acls:
         logger.info(line, acl)
         yield
-
-
-async def _committed(controller: Controller, new: dict[str, Acl], deleted: Collection[str]) -> bool:
-    """Commit a change that was computed from the image. Returns whether it was the newest one. Raises KafkaError."""
-    puts = {ACL_PREFIX + key: encode_acl(acl) for key, acl in new.items()}
-    puts[ACL_PREFIX] = b"%d" % controller.broker_id
-    compare = {ACL_PREFIX: controller.image.acls_revision}
-    try:
-        outcome = await controller.commit(puts=puts, deletes=[ACL_PREFIX + key for key in deleted], compare=compare)
-    except OutcomeUnknownError as error:
-        raise drop_frames(KafkaError(ErrorCode.REQUEST_TIMED_OUT, str(error))) from None
-    except StoreError as error:
-        raise drop_frames(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))) from None
-    return not isinstance(outcome, Conflict)
 
 
 def _check_count(changed: Collection[str]) -> None:

@@ -1,25 +1,23 @@
 """Changes of quotas: what AlterClientQuotas requests, checked as Kafka's controller checks it, in one commit.
 
-Each change compares the entry that the change before has put, so that none is lost.
-
 Source: ClientQuotaControlManager; KIP-546.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import json
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pybroker.failures import drop_frames
-from pybroker.metadata.quota_entries import QUOTA_PREFIX, encode_quotas, quota_id
-from pybroker.metadata.store.base import Conflict, OutcomeUnknownError, StoreError
+from pybroker.metadata.ordered_changes import commit_next, content_id
+from pybroker.metadata.quota_entries import QUOTA_PREFIX, encode_quotas
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.security.quotas.entity import IP, Entity, check_value, entity_of
 from pybroker.sharing.loop import complete
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from pybroker.metadata.controller import Controller
     from pybroker.security.quotas.quotas import Quotas, Values
@@ -52,7 +50,9 @@ async def alter_quotas(
         errors, new = await complete(_planned(compared.quotas, changes))
         if validate_only or not new:
             return errors
-        if compared.quotas_revision == controller.image.quotas_revision and await _committed(controller, new):
+        puts = {_id(entity): encode_quotas(entity, values) for entity, values in new.items() if values}
+        deletes = [_id(entity) for entity, values in new.items() if not values]
+        if await commit_next(controller, QUOTA_PREFIX, since=compared.quotas_revision, puts=puts, deletes=deletes):
             for entity, values in new.items():
                 logger.info("The quotas of %s are now %s", _text(entity), dict(values) or "none")
             return errors
@@ -109,20 +109,9 @@ def _check_address(entity: Entity) -> None:
         raise ValueError(f"{name} is not a valid IP or resolvable host.") from None
 
 
+def _id(entity: Entity) -> str:
+    return content_id(json.dumps(entity).encode())
+
+
 def _text(entity: Entity) -> str:
     return "ClientQuotaEntity(entries={" + ", ".join(f"{kind}={name}" for kind, name in entity) + "})"
-
-
-async def _committed(controller: Controller, new: Mapping[Entity, Values]) -> bool:
-    """Commit a change that was computed from the image. Returns whether it was the newest one. Raises KafkaError."""
-    puts = {QUOTA_PREFIX + quota_id(entity): encode_quotas(entity, values) for entity, values in new.items() if values}
-    puts[QUOTA_PREFIX] = b"%d" % controller.broker_id
-    deletes = [QUOTA_PREFIX + quota_id(entity) for entity, values in new.items() if not values]
-    compare = {QUOTA_PREFIX: controller.image.quotas_revision}
-    try:
-        outcome = await controller.commit(puts=puts, deletes=deletes, compare=compare)
-    except OutcomeUnknownError as error:
-        raise drop_frames(KafkaError(ErrorCode.REQUEST_TIMED_OUT, str(error))) from None
-    except StoreError as error:
-        raise drop_frames(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))) from None
-    return not isinstance(outcome, Conflict)

@@ -5,8 +5,6 @@ an order. The id of an entry follows from its entity.
 from __future__ import annotations
 
 import json
-from base64 import urlsafe_b64encode
-from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from pybroker.metadata.member_entries import dump
@@ -18,13 +16,6 @@ if TYPE_CHECKING:
 
 QUOTA_PREFIX: Final = "quotas/"
 """The key of the entry that every change puts, and the beginning of the keys of entities."""
-
-_ID_BYTES: Final = 16
-
-
-def quota_id(entity: Entity) -> str:
-    """Return the id of an entity's entry: 22 characters of base64."""
-    return urlsafe_b64encode(sha256(json.dumps(entity).encode()).digest()[:_ID_BYTES]).rstrip(b"=").decode()
 
 
 def encode_quotas(entity: Entity, values: Values) -> bytes:
