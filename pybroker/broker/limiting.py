@@ -39,9 +39,9 @@ def hold_to_quotas(services: Services, dispatcher: Dispatcher, connections: Call
             apply(new.quotas)
 
     controller.subscribe(follow)
-    if controller.image.quotas:
-        apply(controller.image.quotas)
-        logger.info("The quotas of %d users, clients and addresses are in force", len(controller.image.quotas.by_id))
+    if quotas := controller.image.some_quotas:
+        apply(quotas)
+        logger.info("The quotas of %d users, clients and addresses are in force", len(quotas.by_id))
 
 
 def _usage_of(services: Services, quotas: Quotas) -> Usage:

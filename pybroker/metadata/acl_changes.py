@@ -14,7 +14,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from pybroker.metadata.acl_entries import ACL_PREFIX, encode_acl
+from pybroker.metadata.acl_entries import encode_acl
+from pybroker.metadata.entries import ACL_PREFIX
 from pybroker.metadata.ordered_changes import commit_next, content_id
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.security import principal

@@ -6,14 +6,10 @@ The id of an ACL follows from its content. So the same ACL is in the store once,
 from __future__ import annotations
 
 import json
-from typing import Final
 
 from pybroker.metadata.member_entries import dump
 from pybroker.metadata.store.base import StoreError
 from pybroker.security.acl.binding import Acl, AclOperation, PatternType, PermissionType, ResourcePattern, ResourceType
-
-ACL_PREFIX: Final = "acls/"
-"""The key of the entry that every change puts, and the beginning of the keys of ACLs."""
 
 
 def encode_acl(acl: Acl) -> bytes:

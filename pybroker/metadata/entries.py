@@ -35,7 +35,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.metadata.acl_entries import ACL_PREFIX, decode_acl
 from pybroker.metadata.image import (
     ClusterImage,
     ConfigResource,
@@ -46,7 +45,6 @@ from pybroker.metadata.image import (
     TopicImage,
 )
 from pybroker.metadata.member_entries import MEMBER_KINDS, MemberChanges, dump
-from pybroker.metadata.quota_entries import QUOTA_PREFIX, decode_quotas
 from pybroker.metadata.store.base import ABSENT, Change, StoreError
 from pybroker.model import BrokerId, LeaderEpoch, topic_id_parse, topic_id_text
 from pybroker.sharing.work import run_through
@@ -66,6 +64,10 @@ LEADER_EPOCH_FLOOR_PREFIX: Final = "leader-epochs/broker/"
 TOPIC_PREFIX: Final = "topics/"
 PARTITION_PREFIX: Final = "partitions/"
 CONFIG_PREFIX: Final = "configs/"
+ACL_PREFIX: Final = "acls/"
+"""The key of the entry that every change of ACLs puts, and the beginning of the keys of ACLs."""
+QUOTA_PREFIX: Final = "quotas/"
+"""The key of the entry that every change of quotas puts, and the beginning of the keys of entities."""
 LEFT_PREFIX: Final = "left/"
 
 
@@ -242,11 +244,11 @@ def applied(
         elif key == ACL_PREFIX:
             acls_revision = at if value is not None else ABSENT
         elif kind == "acls":
-            acls[name] = None if value is None else decode_acl(key, value)
+            acls[name] = None if value is None else _acl(key, value)
         elif key == QUOTA_PREFIX:
             quotas_revision = at if value is not None else ABSENT
         elif kind == "quotas":
-            quotas[name] = None if value is None else decode_quotas(key, value)
+            quotas[name] = None if value is None else _quotas(key, value)
         elif kind == "leader-epochs":
             leader_epochs = with_leader_epoch(leader_epochs, key, value, at)
         elif key == CLUSTER_ID_KEY and value is not None:
@@ -266,3 +268,15 @@ def applied(
         quotas=quotas,
         quotas_revision=quotas_revision,
     )
+
+
+def _acl(key: str, value: bytes) -> Acl:
+    from pybroker.metadata.acl_entries import decode_acl  # noqa: PLC0415  only with ACLs
+
+    return decode_acl(key, value)
+
+
+def _quotas(key: str, value: bytes) -> tuple[Entity, Values]:
+    from pybroker.metadata.quota_entries import decode_quotas  # noqa: PLC0415  only with quotas
+
+    return decode_quotas(key, value)

@@ -21,8 +21,6 @@ from pybroker.metadata.leader_epochs import NO_LEADER_EPOCHS, LeaderEpochs
 from pybroker.metadata.members import NO_MEMBERS, BrokerRegistration, Members
 from pybroker.metadata.names import is_internal
 from pybroker.model import NO_BROKER_ID
-from pybroker.security.acl.acls import NO_ACLS
-from pybroker.security.quotas.quotas import NO_QUOTAS
 
 if TYPE_CHECKING:
     from pybroker.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
@@ -125,7 +123,8 @@ class ImageDelta:
 class ClusterImage:
     """The whole cluster after the store's commit number `revision`, as broker `broker_id` has it.
 
-    `acls_revision` is that of the entry which every change of ACLs puts, `quotas_revision` that of quotas.
+    `acls_revision` is that of the entry which every change of ACLs puts, `quotas_revision` that of quotas. While there never were
+    any, `some_acls` and `some_quotas` are None, so that the start of most brokers does not load what orders them.
     `derived` is for responses that are made from the image alone: any reader may fill it, and it ends with the image. What is in
     it does not refer to the image.
     """
@@ -138,9 +137,9 @@ class ClusterImage:
     revision: int
     configs: Mapping[ConfigResource, ConfigsImage] = field(default_factory=lambda: MappingProxyType({}))
     leader_epochs: LeaderEpochs = NO_LEADER_EPOCHS
-    acls: Acls = NO_ACLS
+    some_acls: Acls | None = None
     acls_revision: int = 0
-    quotas: Quotas = NO_QUOTAS
+    some_quotas: Quotas | None = None
     quotas_revision: int = 0
     derived: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
@@ -159,6 +158,24 @@ class ClusterImage:
         """The controller; while there is none, the broker that has the image, because every broker takes requests for it."""
         controller = self.members.controller
         return self.broker_id if controller is None else controller
+
+    @property
+    def acls(self) -> Acls:
+        """The ACLs of the cluster."""
+        if self.some_acls is None:
+            from pybroker.security.acl.acls import NO_ACLS  # noqa: PLC0415  only where they are asked for
+
+            return NO_ACLS
+        return self.some_acls
+
+    @property
+    def quotas(self) -> Quotas:
+        """The quotas of the cluster."""
+        if self.some_quotas is None:
+            from pybroker.security.quotas.quotas import NO_QUOTAS  # noqa: PLC0415  only where they are asked for
+
+            return NO_QUOTAS
+        return self.some_quotas
 
     def configs_of(self, kind: str, name: str) -> Mapping[str, str]:
         """Return the values that were set for a resource other than a topic; nothing for an unknown resource."""
@@ -221,9 +238,9 @@ class ClusterImage:
             revision=revision,
             configs=MappingProxyType({resource: one for resource, one in by_resource.items() if one is not None}),
             leader_epochs=epochs,
-            acls=self.acls.changed(acls) if acls else self.acls,
+            some_acls=self.acls.changed(acls) if acls else self.some_acls,
             acls_revision=self.acls_revision if acls_revision is None else acls_revision,
-            quotas=self.quotas.changed(quotas) if quotas else self.quotas,
+            some_quotas=self.quotas.changed(quotas) if quotas else self.some_quotas,
             quotas_revision=self.quotas_revision if quotas_revision is None else quotas_revision,
             derived={},
         )

@@ -10,8 +10,9 @@ import json
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pybroker.metadata.entries import QUOTA_PREFIX
 from pybroker.metadata.ordered_changes import commit_next, content_id
-from pybroker.metadata.quota_entries import QUOTA_PREFIX, encode_quotas
+from pybroker.metadata.quota_entries import encode_quotas
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.security.quotas.entity import IP, Entity, check_value, entity_of
 from pybroker.sharing.loop import complete

@@ -5,7 +5,7 @@ an order. The id of an entry follows from its entity.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pybroker.metadata.member_entries import dump
 from pybroker.metadata.store.base import StoreError
@@ -13,9 +13,6 @@ from pybroker.security.quotas.entity import Entity, entity_of
 
 if TYPE_CHECKING:
     from pybroker.security.quotas.quotas import Values
-
-QUOTA_PREFIX: Final = "quotas/"
-"""The key of the entry that every change puts, and the beginning of the keys of entities."""
 
 
 def encode_quotas(entity: Entity, values: Values) -> bytes:

@@ -8,8 +8,9 @@ import pytest
 
 from pybroker.config.broker import BrokerConfig
 from pybroker.metadata.acl_changes import create_acls, delete_acls
-from pybroker.metadata.acl_entries import ACL_PREFIX, decode_acl, encode_acl
+from pybroker.metadata.acl_entries import decode_acl, encode_acl
 from pybroker.metadata.controller import Controller
+from pybroker.metadata.entries import ACL_PREFIX
 from pybroker.metadata.store.base import StoreError
 from pybroker.metadata.store.memory import MemoryStore
 from pybroker.model import BrokerId
