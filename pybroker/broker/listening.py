@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.broker.joining import StartError
 from pybroker.broker.registration import inter_broker_listener
+from pybroker.config.listeners import has_logins, has_tls
 from pybroker.config.setting import ConfigError
 from pybroker.network.binding import bind_all
 from pybroker.network.limits import Listener
@@ -54,12 +55,12 @@ async def bind_listeners(config: BrokerConfig, listeners: Sequence[Listener]) ->
 
 
 def _tls_of(config: BrokerConfig, endpoint: Endpoint) -> ListenerTls | None:
-    if endpoint.security_protocol not in ("SSL", "SASL_SSL"):
+    if not has_tls(endpoint.security_protocol):
         return None
     from pybroker.security.tls.listener import ListenerTls  # noqa: PLC0415  only where a listener has TLS
     from pybroker.security.tls.settings import settings_of_listener  # noqa: PLC0415
 
-    is_sasl = endpoint.security_protocol == "SASL_SSL"
+    is_sasl = has_logins(endpoint.security_protocol)
     try:
         settings = settings_of_listener(config, endpoint.listener_name, is_sasl=is_sasl)
         return ListenerTls(settings, is_for_brokers=endpoint.listener_name == inter_broker_listener(config))
@@ -108,7 +109,7 @@ def _load(listener: Listener, config: BrokerConfig | None) -> bool:
     settings = tls.settings
     try:
         if config is not None:
-            settings = settings_of_listener(config, listener.name, is_sasl=listener.security_protocol == "SASL_SSL")
+            settings = settings_of_listener(config, listener.name, is_sasl=has_logins(listener.security_protocol))
             if settings == tls.settings:
                 return False
         tls.load(settings)

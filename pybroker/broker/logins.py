@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.broker.joining import StartError
 from pybroker.broker.registration import inter_broker_listener
+from pybroker.config.listeners import has_logins
 from pybroker.config.setting import ConfigError
 
 if TYPE_CHECKING:
@@ -24,10 +25,10 @@ def offers_of(config: BrokerConfig, image: Callable[[], ClusterImage]) -> Mappin
 
     Raises StartError.
     """
-    if not any(endpoint.security_protocol.startswith("SASL_") for endpoint in config.endpoints):
+    if not any(has_logins(endpoint.security_protocol) for endpoint in config.endpoints):
         return {}
     name, between = inter_broker_listener(config), {one.listener_name: one.security_protocol for one in config.endpoints}
-    if config.is_metadata_shared and between.get(name, "").startswith("SASL_"):
+    if config.is_metadata_shared and has_logins(between[name]):
         reason = "brokers cannot log in at each other yet: choose another listener for them"
         raise StartError(f"inter.broker.listener.name={name}: is a {between[name]} listener, and {reason}")
     from pybroker.metadata.scram_users import ScramUsers  # noqa: PLC0415  as above

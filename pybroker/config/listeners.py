@@ -32,6 +32,16 @@ EVERYWHERE: Final = frozenset({"", *_UNSPECIFIED})
 """The hosts of a listener at every address."""
 
 
+def has_tls(security_protocol: str) -> bool:
+    """Return whether connections at a listener of this protocol have TLS."""
+    return security_protocol.endswith("SSL")
+
+
+def has_logins(security_protocol: str) -> bool:
+    """Return whether clients log in by SASL at a listener of this protocol."""
+    return security_protocol.startswith("SASL_")
+
+
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Endpoint:
     """A listener, or its address for clients. `host` is without brackets and may be empty; `port` is 0 to 65535."""

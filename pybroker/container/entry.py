@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pybroker.config.listeners import has_logins
 from pybroker.config.load import COMMAND_LINE, load_texts, merge, texts_of_file
 from pybroker.container import access_control, own_hosts, refusals, several_brokers
 from pybroker.container.directories import default_directory
@@ -74,8 +75,8 @@ def read_entry(
     if not has_directory:
         defaults["log.dirs"] = (DEFAULT, default_directory())
     loaded = load_texts([*sources, defaults])
-    has_logins = any(endpoint.security_protocol.startswith("SASL_") for endpoint in loaded.config.endpoints)
-    logins = [] if has_logins else access_control.ignored_logins(merged, environment)
+    is_sasl_used = any(has_logins(endpoint.security_protocol) for endpoint in loaded.config.endpoints)
+    logins = [] if is_sasl_used else access_control.ignored_logins(merged, environment)
     own_hosts.check(loaded.config.endpoints, merged, is_own_host)
     topics = wanted_topics(
         variables.topics,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pybroker.config.listener_settings import key_of, text_of, value_of
+from pybroker.config.listeners import has_logins
 from pybroker.config.setting import ConfigError
 from pybroker.security.sasl import plain, scram
 from pybroker.security.sasl.jaas import JaasError, LoginModule, parse_modules
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from pybroker.security.sasl.exchange import Mechanism
     from pybroker.security.sasl.scram import Users
 
-PROTOCOLS: Final = ("SASL_PLAINTEXT", "SASL_SSL")
 ENABLED: Final = "sasl.enabled.mechanisms"
 REAUTH: Final = "connections.max.reauth.ms"
 JAAS: Final = "sasl.jaas.config"
@@ -37,7 +37,7 @@ def offers(config: BrokerConfig, users: Users) -> dict[str, Offer]:
     return {
         endpoint.listener_name: _offer(config, endpoint.listener_name, users)
         for endpoint in config.endpoints
-        if endpoint.security_protocol in PROTOCOLS
+        if has_logins(endpoint.security_protocol)
     }
 
 
