@@ -6,8 +6,9 @@ import asyncio
 import logging
 import socket
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from pybroker.config.listeners import EVERYWHERE
 from pybroker.config.setting import ConfigError
 from pybroker.metadata.members import BrokerRegistration, Endpoint
 from pybroker.network.limits import BoundListener, host_and_port
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from pybroker.model import BrokerId
 
 logger = logging.getLogger(__name__)
-
-EVERY_INTERFACE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104  compared, not bound
 
 
 def advertised_of(config: BrokerConfig) -> Advertised | None:
@@ -49,15 +48,11 @@ def registration_in_cluster(config: BrokerConfig, bound: Sequence[BoundListener]
     """
     alone = registration(config, bound)
     hosts = {one.listener_name: one.host or socket.gethostname() for one in config.endpoints}
-    own = {one.name: Endpoint(hosts[one.name], one.port) for one in bound if hosts[one.name] not in EVERY_INTERFACE}
+    own = {one.name: Endpoint(hosts[one.name], one.port) for one in bound if hosts[one.name] not in EVERYWHERE}
     name = inter_broker_listener(config)
     if name not in (endpoints := {**own, **alone.endpoints}):
-        key, value = ("listeners", config.listeners)
-        if config.advertised_listeners is not None:
-            key, value = ("advertised.listeners", config.advertised_listeners)
         raise ConfigError(
-            key,
-            value,
+            *_address_setting(config),
             f"the listener {name} is at every interface, so other brokers do not know its address: set advertised.listeners to "
             f"one by which they reach this broker, such as {name}://HOST:PORT, or name a host in listeners (or by --host)",
         )
@@ -76,12 +71,10 @@ def refuse_address_of_another(config: BrokerConfig, own: BrokerRegistration, liv
     for name, endpoint in own.endpoints.items():
         for other in live.values():
             if other.broker_id != own.broker_id and endpoint in other.endpoints.values():
-                key, value = ("listeners", config.listeners)
-                if config.advertised_listeners is not None:
-                    key, value = ("advertised.listeners", config.advertised_listeners)
                 address = host_and_port(*endpoint)
                 raise ConfigError(
-                    key, value, f"broker {other.broker_id} is reached at {address}, so {name} needs another address"
+                    *_address_setting(config),
+                    f"broker {other.broker_id} is reached at {address}, so {name} needs another address",
                 )
 
 
@@ -122,3 +115,10 @@ async def warn_of_unresolved(config: BrokerConfig, registered: BrokerRegistratio
             error,
             name,
         )
+
+
+def _address_setting(config: BrokerConfig) -> tuple[str, str]:
+    """Return the property that has the addresses by which others reach this broker, and its value."""
+    if config.advertised_listeners is not None:
+        return "advertised.listeners", config.advertised_listeners
+    return "listeners", config.listeners
