@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pybroker.api.deferred import Deferred
 from pybroker.api.error_response import error_of_elements
-from pybroker.api.pieces import with_list
+from pybroker.api.pieces import with_field
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.schema import schema_of
 from pybroker.sharing.loop import in_slices
@@ -113,7 +113,7 @@ def _respond(request: Divided, message: Any, lists: tuple[str, str], verdicts: S
             refused.setdefault(code, []).append(element)
     version, cls = request.context.api_version, request.api.response
     parts = [
-        error_of_elements(with_list(message, of, some), cls, version, KafkaError(code, text)) for code, some in refused.items()
+        error_of_elements(with_field(message, of, some), cls, version, KafkaError(code, text)) for code, some in refused.items()
     ]
 
     def joined(response: Any) -> Any:
@@ -124,7 +124,7 @@ def _respond(request: Divided, message: Any, lists: tuple[str, str], verdicts: S
 
     if not allowed and not _has_own_error(cls, version):
         return joined(cls())
-    return then(request.plain(with_list(message, of, allowed)), joined)
+    return then(request.plain(with_field(message, of, allowed)), joined)
 
 
 def _has_own_error(cls: type[Any], version: int) -> bool:

@@ -40,6 +40,7 @@ UNCOUNTED_BYTES: Final = 64
 """A request up to this size has so few elements that they are not counted."""
 
 Element = TypeVar("Element")
+Message = TypeVar("Message")
 
 
 class Once(NamedTuple):
@@ -159,13 +160,13 @@ def cut(message: Any, path: list[str], size: int) -> Iterator[tuple[Any, int]]:
         for number, (part, part_depth) in enumerate(parts):
             length = _length(part, inner, size)
             if taken and count + length > size:
-                yield with_list(message, name, taken), depth
+                yield with_field(message, name, taken), depth
                 taken, count = [], 0
             if not taken:
                 depth = 1 + part_depth if number else 0
             taken.append(part)
             count += length
-    yield with_list(message, name, taken), depth
+    yield with_field(message, name, taken), depth
 
 
 def _length(element: Any, path: list[str], size: int) -> int:
@@ -177,10 +178,10 @@ def _length(element: Any, path: list[str], size: int) -> int:
     return max(1, sum(_length(one, inner, size) for one in elements) if inner else len(elements))
 
 
-def with_list(message: Any, name: str, elements: list[Any]) -> Any:
-    """Return a copy of a message with another list."""
+def with_field(message: Message, name: str, value: Any) -> Message:
+    """Return a copy of a message, or of an element of one, with another value of a field."""
     fields = {field.name: getattr(message, field.name) for field in schema_of(type(message)).fields}
-    return type(message)(**{**fields, name: elements})
+    return type(message)(**{**fields, name: value})
 
 
 def join(whole: Any, response: Any, path: list[str], depth: int) -> None:

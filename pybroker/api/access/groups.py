@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.parts import respond_in_parts, then
-from pybroker.api.pieces import first_of, with_list
+from pybroker.api.pieces import first_of, with_field
 from pybroker.model import ZERO_TOPIC_ID, TopicId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.consumer_group_describe import DescribedGroup
@@ -73,7 +73,7 @@ def _offsets_of_groups(request: Request, message: OffsetFetchRequest) -> Any:
         refused.append((len(asked), not_allowed))
         hidden = set(map(id, not_allowed))
         asked.append(
-            with_list(group, "topics", [one for one in group.topics or () if id(one) not in hidden]) if not_allowed else group
+            with_field(group, "topics", [one for one in group.topics or () if id(one) not in hidden]) if not_allowed else group
         )
     if not asked:
         return request.api.response(groups=results)
@@ -88,7 +88,7 @@ def _offsets_of_groups(request: Request, message: OffsetFetchRequest) -> Any:
         response.groups.extend(results)
         return response
 
-    return then(request.plain(with_list(message, "groups", asked)), joined)
+    return then(request.plain(with_field(message, "groups", asked)), joined)
 
 
 def _may_describe(request: Request, topic: Any) -> bool:

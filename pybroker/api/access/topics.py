@@ -14,14 +14,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api.parts import judged, respond_in_parts, then
-from pybroker.api.pieces import with_list
+from pybroker.api.pieces import with_field
 from pybroker.metadata.names import invalid_name_reason, is_internal
 from pybroker.model import ZERO_TOPIC_ID, TopicId
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsResponse, TopicRequest
 from pybroker.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsResponseTopic as PageTopic
 from pybroker.protocol.messages.metadata import MetadataResponseTopic
-from pybroker.protocol.schema import schema_of
 from pybroker.security.acl.binding import AclOperation, ResourceType
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def _respond(request: Request, message: MetadataRequest, asked: list[Any], refus
     refused = [refusal for refusal in refusals if refusal is not None]
     if not refused:
         return then(request.plain(message), lambda response: _finished(request, message, response))
-    rest: Any = with_list(message, "topics", allowed)
+    rest = with_field(message, "topics", allowed)
 
     def joined(response: MetadataResponse) -> MetadataResponse:
         _finished(request, message, response)
@@ -98,14 +97,10 @@ def _finished(request: Request, message: MetadataRequest, response: MetadataResp
         response.cluster_authorized_operations = asker.operations(_CLUSTER) if may_describe else 0
     if message.include_topic_authorized_operations:
         response.topics = [
-            one if one.name is None else _with_operations(one, asker.operations(_TOPIC, one.name)) for one in response.topics
+            one if one.name is None else with_field(one, "topic_authorized_operations", asker.operations(_TOPIC, one.name))
+            for one in response.topics
         ]
     return response
-
-
-def _with_operations(topic: MetadataResponseTopic, operations: int) -> MetadataResponseTopic:
-    fields = {field.name: getattr(topic, field.name) for field in schema_of(MetadataResponseTopic).fields}
-    return MetadataResponseTopic(**{**fields, "topic_authorized_operations": operations})
 
 
 def _refusal_of_id(request: Request, one: Any) -> MetadataResponseTopic | None:
@@ -150,7 +145,7 @@ def describe_topic_partitions(request: Request, message: DescribeTopicPartitions
     refused = [PageTopic(error_code=_REFUSED, name=name) for name in names if name not in kept] if listed else []
     response = DescribeTopicPartitionsResponse()
     if allowed:
-        page: Any = with_list(message, "topics", [TopicRequest(name=name) for name in allowed])
+        page = with_field(message, "topics", [TopicRequest(name=name) for name in allowed])
         if cursor is not None and cursor.topic_name not in kept:
             page.cursor = Cursor(topic_name=allowed[0], partition_index=0)
         response = request.plain(page)
