@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pybroker.config.setting import ConfigError, Value
 from pybroker.config.table import BROKER_SETTINGS
 from pybroker.config.tls_settings import TLS_SETTINGS
 
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
-    from pybroker.config.setting import Setting
+    from pybroker.config.setting import Setting, Value
 
 PREFIX: Final = "listener.name."
 OF_LISTENERS: Final = frozenset(
@@ -60,9 +59,6 @@ def value_of(config: BrokerConfig, listener: str, name: str, mechanism: str = ""
     for key in (key_of(listener, name, mechanism), key_of(listener, name)):
         text = config.unread.get(key)
         if text is not None:
-            try:
-                return setting.parse(text)
-            except ConfigError as error:
-                raise ConfigError(key, setting.shown(text), error.reason) from None
+            return setting._replace(name=key).parse(text)
     value: Value = getattr(config, setting.attribute)
     return value
