@@ -96,19 +96,19 @@ def store_files(settings: TlsSettings) -> tuple[str, ...]:
 @contextmanager
 def as_file(content: bytes) -> Iterator[str]:
     """Give the path of a file with this content that only this process can open, and that is gone afterwards."""
-    if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
-        descriptor, path, is_on_disk = os.memfd_create("pem"), "", False
+    is_in_memory = hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir()
+    if is_in_memory:
+        descriptor = os.memfd_create("pem")
         path = f"/proc/self/fd/{descriptor}"
     else:
         descriptor, path = tempfile.mkstemp()  # mode 0600
-        is_on_disk = True
     try:
         with open(descriptor, "wb", closefd=False) as file:
             file.write(content)
         yield path
     finally:
         os.close(descriptor)
-        if is_on_disk:
+        if not is_in_memory:
             Path(path).unlink()
 
 
