@@ -20,6 +20,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
+from pybroker.security.tls.certificates import Pair, authority, issued
 from testing.places import cache_dir
 from testing.process.kafka_peer import free_port
 from testing.waiting import LONG_WAIT_S
@@ -27,7 +28,6 @@ from testing.waiting import LONG_WAIT_S
 PACKAGE: Final = "etcd-server"
 START_S_MAX: Final = 60
 LOOPBACK: Final = "127.0.0.1"
-NAMES: Final = ("ca", "server", "client")
 
 
 @functools.cache
@@ -56,16 +56,11 @@ class Certificates:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.ca, self.server, self.client = ((folder / f"{name}.pem", folder / f"{name}.key") for name in NAMES)
-        self._made(*self.ca, "-days", "2", "-addext", "basicConstraints=critical,CA:true")
-        for pair in (self.server, self.client):
-            signer = ("-CA", str(self.ca[0]), "-CAkey", str(self.ca[1]))
-            self._made(*pair, "-days", "2", *signer, "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost")
-
-    def _made(self, certificate: Path, key: Path, *options: str) -> None:
-        curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-        files = ("-out", str(certificate), "-keyout", str(key), "-subj", f"/CN={certificate.stem}")
-        _run(["openssl", "req", "-x509", *curve, *files, *options], ".")
+        signer = authority("ca")
+        server, client = (issued(signer, f"CN={name}", (LOOPBACK, "localhost")) for name in ("server", "client"))
+        self.ca, self.server, self.client = (
+            _written(folder / name, pair) for name, pair in (("ca", signer), ("server", server), ("client", client))
+        )
 
     def options(self) -> list[str]:
         """Return the options of an etcd that demands the certificate of a client."""
@@ -164,6 +159,14 @@ def _serves(member: Member) -> bool:
         return error.code == HTTPStatus.BAD_REQUEST  # it wants a user
     except OSError:
         return False
+
+
+def _written(path: Path, pair: Pair) -> tuple[Path, Path]:
+    """Return the paths of files with a certificate and its key."""
+    certificate, key = path.with_suffix(".pem"), path.with_suffix(".key")
+    certificate.write_bytes(pair.certificate_pem())
+    key.write_bytes(pair.key_pem())
+    return certificate, key
 
 
 def _run(command: list[str], folder: str) -> None:
