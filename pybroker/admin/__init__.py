@@ -11,4 +11,5 @@ inner       requests that come from no client
 shapes      the forms of what they return
 document    the description of the API for OpenAPI
 calls       requests, taken apart, and errors
+client      the other side: sends a request, and returns the response
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
 from pathlib import Path
@@ -58,23 +57,18 @@ def command(
 
 def _asked(url: str, token: str | None) -> list[SeenClient]:
     """Return the clients of a running broker. Raises RunError."""
-    import http.client
-    from urllib.parse import urlsplit
+    from http.client import HTTPException
 
+    from pybroker.admin.client import ApiError, request
     from pybroker.api.seen_clients import SeenClient
 
-    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     try:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
-        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=RESPONSE_S)
-        with contextlib.closing(connection):
-            connection.request("GET", "/v1/clients", headers=headers)
-            content = json.load(connection.getresponse())
-    except (OSError, ValueError, http.client.HTTPException) as error:
+        clients = request(url, "GET", "/v1/clients", token=token, response_s=RESPONSE_S)["clients"]
+    except ApiError as error:
+        raise RunError(f"{url}: {error}") from error
+    except (OSError, ValueError, LookupError, TypeError, HTTPException) as error:
         raise RunError(f"{url}: it is not the API of a broker: {error}") from error
-    if "clients" not in content:
-        raise RunError(f"{url}: {content.get('error', content)}")
-    return [SeenClient.of_data(one) for one in reversed(content["clients"])]
+    return [SeenClient.of_data(one) for one in reversed(clients)]
 
 
 def _read(directory: Path) -> list[Client]:

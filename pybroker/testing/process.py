@@ -15,6 +15,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from pybroker.admin.client import ApiError
 from pybroker.admin.steps import Ask
 from pybroker.api.seen_clients import SeenClient
 from pybroker.broker.joining import StartError
@@ -24,7 +25,7 @@ from pybroker.faults.trail import LENGTH, OWN
 from pybroker.testing.blocking import START_S, BlockingBroker
 from pybroker.testing.directory import Directory
 from pybroker.testing.place import NotRunningError, Placed
-from pybroker.testing.remote import Api, ApiError, RemoteClock, RemoteFaults, requests_of
+from pybroker.testing.remote import Api, RemoteClock, RemoteFaults, requests_of
 from pybroker.testing.settings import LOOPBACK, config_of, properties_of, texts_of
 from pybroker.testing.snapshot import Snapshot
 from pybroker.times.stored import NAME

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import http.client
-import json
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
+from pybroker.admin.client import ApiError, request
 from pybroker.clock import SystemClock
 from pybroker.faults.faults import rules_of_file
 from pybroker.faults.rule import COUNTS, Rule, RuleError, rule_of
@@ -26,40 +26,21 @@ RESPONSE_S: Final = 120.0
 CONFLICT: Final = 409
 
 
-class ApiError(RuntimeError):
-    """A request that the broker refuses. The text is its sentence."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.status = status
-
-
 class Api:
     """The API of a broker. `url` is empty while the broker does not run."""
 
     def __init__(self, token: str | None) -> None:
         self.url = ""
-        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._token = token
 
     def request(self, method: str, path: str, body: object = None) -> Any:
         """Return the response. Raises ApiError, and OSError."""
         if not self.url:
             raise NotRunningError
-        parts = urlsplit(self.url)
-        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=RESPONSE_S)
-        data = None if body is None else json.dumps(body).encode()
-        headers = self._headers if data is None else {**self._headers, "Content-Type": "application/json"}
         try:
-            connection.request(method, path, data, headers)
-            response = connection.getresponse()
-            content = json.loads(response.read())
+            return request(self.url, method, path, body, token=self._token, response_s=RESPONSE_S)
         except http.client.HTTPException as error:
             raise ConnectionError(f"{self.url}{path}: {error!r}") from error
-        finally:
-            connection.close()
-        if response.status >= http.client.BAD_REQUEST:
-            raise ApiError(response.status, content["error"])
-        return content
 
 
 def requests_of(api: Api) -> list[SeenRequest]:
