@@ -85,7 +85,7 @@ class HttpListeners:
             node_id=self._node_id,
             is_alone=broker.membership.is_alone,
             clients=broker.kept_clients,
-            has_failed_directory=lambda: any(one.is_offline for one in broker.log_manager.directories),
+            has_failed_directory=lambda: broker.log_manager.has_failed_directory,
         )
         self._admin.open(parts)
 

@@ -161,7 +161,7 @@ class Broker(Placed, AsyncVerbs):
         """
         self.faults.clear()
         self.faults.release()
-        if self._server is None or self._server.has_failed_directory:
+        if self._server is None or self._server.log_manager.has_failed_directory:
             await self.restart()
         await self._carry_out(reset())
         self._running.kept_clients.clear()

@@ -146,7 +146,7 @@ class Cluster(AsyncVerbs):
         self.faults.clear()
         for node, server in self._servers.items():
             self.faults[node].release()
-            if server is None or server.has_failed_directory:
+            if server is None or server.log_manager.has_failed_directory:
                 await self.restart(node)
         await self._carry_out(reset())
         await self._carry_out(self._forgotten())

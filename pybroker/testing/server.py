@@ -60,11 +60,6 @@ class GuestServer(BrokerServer):
         for path in self.config.log_dirs:
             (Path(path) / CLEAN_SHUTDOWN_FILE).unlink(missing_ok=True)
 
-    @property
-    def has_failed_directory(self) -> bool:
-        """Whether a log directory is offline, which it remains until the next start."""
-        return any(one.is_offline for one in self.log_manager.directories)
-
     def connections(self) -> list[ConnectionContext]:
         """Return the open connections of clients."""
         return [connection.context for connection in self.server.connections()]

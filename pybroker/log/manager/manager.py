@@ -137,9 +137,14 @@ class LogManager:
         return not all(directory.is_offline or directory.room.is_full for directory in self.directories)
 
     @property
+    def has_failed_directory(self) -> bool:
+        """Whether a directory is offline, which it remains until the next start."""
+        return any(one.is_offline for one in self.directories)
+
+    @property
     def is_any_directory_missing(self) -> bool:
         """Whether a directory is offline, or a known directory away: logs may be in a directory that cannot be read."""
-        return any(one.is_offline for one in self.directories) or (self._claims is not None and bool(self._claims.away))
+        return self.has_failed_directory or (self._claims is not None and bool(self._claims.away))
 
     @property
     def came_back(self) -> frozenset[str]:
