@@ -143,6 +143,9 @@ async def test_the_response_is_the_one_at_once(
     if isinstance(request_, DeleteGroupsRequest):  # in the order of the groups' coordinators
         for response in (in_slices, at_once):
             response.results.sort(key=lambda result: result.group_id)
+    if isinstance(request_, DescribeLogDirsRequest):  # other tests use the volume meanwhile
+        for response in (in_slices, at_once):
+            response.results[0].usable_bytes = 0
     assert encode_response(in_slices, version, 0) == encode_response(at_once, version, 0)
 
 
