@@ -5,6 +5,7 @@ others need.
 
 main, lazy_group        the `pybroker` command, whose sub-commands are imported when they are called
 start                   `pybroker start`: run a broker
+private_files           the modes of a broker's files
 several_brokers         `pybroker start --brokers N`: run several on one machine
 container_command       `pybroker container`: the entry point of the container image
 adopt_command           `pybroker adopt`: log directories of an Apache Kafka, or of this broker without its metadata

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from pybroker.cli.main import ConfigurationError, RunError
+from pybroker.cli.private_files import keep_private
 from pybroker.cli.start import controllers_of, env_option, load_configuration, override_option, properties_of
 
 if TYPE_CHECKING:
@@ -171,7 +172,11 @@ def filesystem_of_disk() -> Filesystem:
 
 
 def load_config(file: Path | None, data_dir: str | None, overrides: Sequence[str], *, env: bool) -> BrokerConfig:
-    """Load the broker's configuration from where `pybroker start` takes it. Raises ConfigurationError."""
+    """Load the broker's configuration from where `pybroker start` takes it, and keep what is made for its directories private.
+
+    Raises ConfigurationError.
+    """
+    keep_private()
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from pybroker.cli.logging_setup import set_up_logging
 

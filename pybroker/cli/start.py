@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from pybroker.cli.main import ConfigurationError, RunError
+from pybroker.cli.private_files import keep_private, warning
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -146,10 +147,11 @@ def _parent() -> int:
 
 
 def prepare() -> None:
-    """Prepare for fast imports, and let a signal end the process until the broker runs and has handlers of its own. Call it
-    first.
+    """Prepare for fast imports and private files, and let a signal end the process until the broker runs and has handlers of its
+    own. Call it first.
     """
     gc.disable()
+    keep_private()
     _open_standard_streams()
     for number in stop_signals():
         signal.signal(number, _stop_while_starting)
@@ -247,6 +249,8 @@ def serve(loaded: Loaded, lifecycle: Lifecycle | None = None, *, parent: int | N
     """
     for line in loaded.warnings:
         logger.warning("%s", line)
+    if (line_of_secrets := warning(loaded)) is not None:
+        logger.warning("%s", line_of_secrets)
     for line in loaded.notices:
         logger.info("%s", line)
 

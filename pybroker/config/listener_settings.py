@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pybroker.config.setting import Kind
 from pybroker.config.table import BROKER_SETTINGS
 from pybroker.config.tls_settings import TLS_SETTINGS
 
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
     from pybroker.config.setting import Setting, Value
 
 PREFIX: Final = "listener.name."
+LOGIN_MODULE: Final = "sasl.jaas.config"
 OF_LISTENERS: Final = frozenset(
-    {"sasl.enabled.mechanisms", "sasl.jaas.config", "connections.max.reauth.ms"} | {row.name for row in TLS_SETTINGS}
+    {"sasl.enabled.mechanisms", LOGIN_MODULE, "connections.max.reauth.ms"} | {row.name for row in TLS_SETTINGS}
 )
 """The names that may stand behind a listener's."""
 
@@ -32,6 +34,12 @@ def is_of_listener(name: str) -> bool:
         return False
     _, _, own = name.removeprefix(PREFIX).partition(".")
     return own in OF_LISTENERS or own.partition(".")[2] in OF_LISTENERS
+
+
+def is_password(name: str) -> bool:
+    """Return whether a property is a secret: of the broker, or of one of its listeners."""
+    row = BROKER_SETTINGS.get(name) or row_of(name)
+    return name.endswith(LOGIN_MODULE) or (row is not None and row.kind is Kind.PASSWORD)
 
 
 def row_of(name: str) -> Setting | None:

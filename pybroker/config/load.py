@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.environment import ADVERTISED, ADVERTISED_LISTENERS, PREFIX, properties_of_environment, property_name
-from pybroker.config.listener_settings import is_of_listener
+from pybroker.config.listener_settings import is_of_listener, is_password
 from pybroker.config.listeners import with_address
 from pybroker.config.properties import PropertiesError, parse_properties
 from pybroker.config.setting import ConfigError, Effect, Value
@@ -36,11 +36,15 @@ class ConfigFileError(Exception):
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Loaded:
-    """A configuration, and the remarks about it for the operator, one line each."""
+    """A configuration, and the remarks about it for the operator, one line each.
+
+    `secret_origins` is where passwords were set: a file, a variable, or the command line.
+    """
 
     config: BrokerConfig
     warnings: tuple[str, ...]
     notices: tuple[str, ...]
+    secret_origins: tuple[str, ...] = ()
 
 
 def load(
@@ -85,7 +89,7 @@ def load_texts(texts: Iterable[Texts], *, host: str | None = None, port: int | N
     except ConfigError as error:
         raise _as_written(error, merged) from None
     warnings, notices = _remarks(merged, config, is_listener_set="listeners" in merged or host is not None)
-    return Loaded(config=config, warnings=tuple(warnings), notices=tuple(notices))
+    return Loaded(config=config, warnings=tuple(warnings), notices=tuple(notices), secret_origins=_secret_origins(merged))
 
 
 def merge(texts: Iterable[Texts]) -> Texts:
@@ -185,6 +189,10 @@ def _remarks(merged: Texts, config: BrokerConfig, *, is_listener_set: bool) -> t
         default = BROKER_SETTINGS["listeners"].format(BROKER_SETTINGS["listeners"].default)
         warnings.append(f"advertised.listeners is set and listeners is not: only clients of this machine reach {default}")
     return warnings, _line("accepted and ignored", never)
+
+
+def _secret_origins(merged: Texts) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(origin for name, (origin, _) in merged.items() if is_password(name)))
 
 
 def _line(remark: str, names: Iterable[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import signal
 from collections.abc import Iterator
 
@@ -12,11 +13,15 @@ import pytest
 
 @pytest.fixture
 def restored() -> Iterator[None]:
-    """Take back the signal handlers, the log handlers and the garbage collector's state, which are the whole process's."""
+    """Take back the signal handlers, the log handlers, the garbage collector's state, and the mask of new files, which are the
+    whole process's.
+    """
     signals = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
+    os.umask(mask := os.umask(0o022))
     yield
+    os.umask(mask)
     root.handlers[:] = handlers
     root.setLevel(level)
     for number, handler in signals.items():
