@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from functools import partial
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,7 +41,7 @@ from pybroker.sharing.turns.jobs import job
 from pybroker.sharing.turns.watchdog import watchdog_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from pybroker.api.context import RequestContext, Services
     from pybroker.api.response_memo import KeptResponse
@@ -61,11 +62,16 @@ assert ErrorCode.NONE.name == NO_ERROR
 class Dispatcher(DispatcherCore):
     """The network's request handler: its method `handle`."""
 
-    __slots__ = ("_request_metrics",)
+    __slots__ = ("_checked", "_request_metrics")
 
     def __init__(self, broker: Services) -> None:
         super().__init__(broker)
         self._request_metrics = {key: broker.metrics.request(key, api.name) for key, api in APIS.items()}
+        self._checked: Callable[[Api], Api] | None = None
+        if broker.authorizer is not None:
+            from pybroker.api.access.checked import checked  # noqa: PLC0415  only with an authorizer; longer than a turn may be
+
+            self._checked = partial(checked, authorizer=broker.authorizer)
 
     def forget_routes(self) -> None:
         """Load again what serves an API, at its next request: what is in front of the handlers has changed."""
@@ -76,10 +82,8 @@ class Dispatcher(DispatcherCore):
             return None
         with job(f"import for {APIS[key].name}"):
             api = load_api(key)
-            if self._broker.authorizer is not None:
-                from pybroker.api.access.checked import checked  # noqa: PLC0415  only with an authorizer
-
-                api = checked(api, self._broker.authorizer)
+            if self._checked is not None:
+                api = self._checked(api)
             if self._broker.usage is not None:
                 from pybroker.api.quotas.limited import limited  # noqa: PLC0415  only with quotas
 
