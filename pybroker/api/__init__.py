@@ -1,10 +1,10 @@
 """The front of the broker: takes a decoded request to the handler of its API and the handler's response back to the connection.
 
 handlers/            one module per API that the broker serves
-absent_features      the APIs of features that are off: the errors that they respond with
 access/              what each API needs of its client, and the checks in front of the handlers, with an authorizer
 quotas/              holds clients to their quotas, in front of the handlers, while there are any
 acls                 ACLs and filters, as the requests about ACLs have them
+delegation_tokens    which clients may have tokens, and the principals of their requests
 configs/             what the handlers of configurations share: resources, described settings, loggers
 registry             the APIs with their versions, handlers and messages
 releases             which versions each release of Kafka has

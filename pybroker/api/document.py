@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Final, NamedTuple
 
-from pybroker.api.absent_features import ABSENT_FEATURES
 from pybroker.api.registry import APIS, Served
 
 _HEAD: Final = re.compile(r"(\w+) \(key (\d+)\), v(\S+): (.+)")
@@ -39,8 +38,6 @@ class Description(NamedTuple):
 
 def describe(api: Served) -> Description:
     """Return the description of `api`. Raises ValueError if the docstring of its module does not have the common form."""
-    if (absent := ABSENT_FEATURES.get(api.key)) is not None:
-        return Description(api.name, api.key, versions(api), absent.purpose, absent.not_done)
     text = import_module(f"pybroker.api.handlers.{api.key.name.lower()}").__doc__ or ""
     head = _HEAD.match(text)
     if head is None:

@@ -11,7 +11,6 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.api.absent_features import ABSENT_FEATURES
 from pybroker.api.error_counts import error_reader
 from pybroker.api.response_memo import ResponseMemo
 from pybroker.protocol.api_keys import ApiKey
@@ -61,14 +60,14 @@ APIS: Final[Mapping[int, Served]] = MappingProxyType(
     {key: Served(key, api_name(key), *message_versions(key)) for key in map(ApiKey, MESSAGES)}
 )
 """The APIs whose messages are declared. The handler of each is `handle` in the module of `handlers` with the key's name, such as
-`list_offsets`, or that of an absent feature.
+`list_offsets`.
 """
 
 
 def load_api(key: int) -> Api:
     """Return what serves an API, imported at the first call. Raises KeyError for a key that is not served."""
     served = APIS[key]
-    handler: Any = ABSENT_FEATURES.get(served.key) or import_module(f"pybroker.api.handlers.{served.key.name.lower()}")
+    handler: Any = import_module(f"pybroker.api.handlers.{served.key.name.lower()}")
     response = response_class(key)
     return Api(
         served.key,

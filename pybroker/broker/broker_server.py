@@ -37,7 +37,7 @@ from pybroker.broker.leadership import renew_leader_epochs
 from pybroker.broker.lifecycle import Lifecycle
 from pybroker.broker.limiting import hold_to_quotas
 from pybroker.broker.listening import TlsReload, bind_listeners, listeners_of
-from pybroker.broker.logins import gates_of, offers_of
+from pybroker.broker.logins import gates_of, offers_of, remove_expired_tokens
 from pybroker.broker.passes import schedule_passes
 from pybroker.broker.periodic import Periodic
 from pybroker.broker.registration import advertised_of
@@ -428,6 +428,7 @@ class BrokerServer:
     def _schedule_passes(self) -> None:
         logs, replicas = self.log_manager, self.replica_manager
         schedule_passes(self._periodic, config=self.config, clock=self.clock, logs=logs, replicas=replicas, on_room=self.see_room)
+        remove_expired_tokens(self.controller, self.clock, self._periodic)
         self.kept_clients = KeptClients(self.services.clients, self.server, logs, self.background.run, self._periodic)
         self.log_cleaner = LogCleaner(
             logs,

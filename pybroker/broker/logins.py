@@ -1,4 +1,4 @@
-"""The gates of the listeners whose clients log in."""
+"""The gates of the listeners whose clients log in, and the removal of the tokens by which they did."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pybroker.api.gate import Gate
+    from pybroker.broker.periodic import Periodic
     from pybroker.clock import Clock
     from pybroker.config.broker import BrokerConfig
+    from pybroker.metadata.controller import Controller
     from pybroker.metadata.image import ClusterImage
     from pybroker.network.context import RequestHandler
     from pybroker.security.sasl.login import Offer
@@ -33,9 +35,10 @@ def offers_of(config: BrokerConfig, image: Callable[[], ClusterImage]) -> Mappin
         raise StartError(f"inter.broker.listener.name={name}: is a {between[name]} listener, and {reason}")
     from pybroker.metadata.scram_users import ScramUsers  # noqa: PLC0415  as above
     from pybroker.security.sasl.offers import offers  # noqa: PLC0415  only where clients log in
+    from pybroker.security.tokens import secret_key_of  # noqa: PLC0415
 
     try:
-        return offers(config, ScramUsers(image))
+        return offers(config, ScramUsers(image, secret_key_of(config)))
     except ConfigError as error:
         raise StartError(str(error)) from error
 
@@ -64,3 +67,13 @@ def gates_of(
         )
         for listener, offer in offers.items()
     }
+
+
+def remove_expired_tokens(controller: Controller, clock: Clock, periodic: Periodic) -> None:
+    """Remove expired delegation tokens from time to time, where there may be some."""
+    config = controller.config
+    if config.delegation_token_secret_key is None and config.delegation_token_master_key is None:
+        return
+    from pybroker.broker.token_expiry import TokenExpiry  # noqa: PLC0415  only with tokens
+
+    periodic.every(config.delegation_token_expiry_check_interval_ms, TokenExpiry(controller, clock).look)

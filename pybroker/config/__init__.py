@@ -5,6 +5,7 @@ table                all rows for brokers, and the families of names that are on
 server_settings, log_settings, group_settings      the rows for brokers, by subject
 sasl_settings        the rows for logins
 acl_settings         the rows for authorization
+token_settings       the rows for delegation tokens
 tls_settings         the rows for TLS
 quota_settings       the rows for quotas
 topic_settings       the rows for topics, and the broker properties that are their defaults

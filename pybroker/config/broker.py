@@ -109,6 +109,11 @@ class BrokerConfig(BaseSettings):
     controller_quota_window_size_seconds: int
     create_topic_policy_class_name: str | None
     default_replication_factor: int
+    delegation_token_expiry_check_interval_ms: int
+    delegation_token_expiry_time_ms: int
+    delegation_token_master_key: str | None
+    delegation_token_max_lifetime_ms: int
+    delegation_token_secret_key: str | None
     delete_records_purgatory_purge_interval_requests: int
     delete_topic_enable: bool
     fetch_max_bytes: int

@@ -118,7 +118,6 @@ FAMILIES: Final = (
     Family("sasl.", "SASL.", _LATER),
     Family("listener.name.", "Properties of one listener. Those of TLS have an effect.", _LATER),
     Family("client.quota.callback.class", "Quotas.", _LATER),
-    Family("delegation.token.", "Delegation tokens.", _LATER),
     Family("principal.builder.class", "The name of a connection's user.", _LATER),
     Family("remote.", "Tiered storage.", _LATER),
     Family("group.share.", "Share groups.", _LATER),

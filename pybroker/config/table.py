@@ -11,6 +11,7 @@ from pybroker.config.quota_settings import QUOTA_SETTINGS
 from pybroker.config.sasl_settings import SASL_SETTINGS
 from pybroker.config.server_settings import SERVER_SETTINGS
 from pybroker.config.tls_settings import TLS_SETTINGS
+from pybroker.config.token_settings import TOKEN_SETTINGS
 
 if TYPE_CHECKING:
     from pybroker.config.setting import Setting
@@ -20,6 +21,7 @@ SECTIONS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
     ("The log", LOG_SETTINGS),
     ("Groups, offsets and transactions", GROUP_SETTINGS),
     ("Logins", SASL_SETTINGS),
+    ("Delegation tokens", TOKEN_SETTINGS),
     ("Authorization", ACL_SETTINGS),
     ("TLS", TLS_SETTINGS),
     ("Quotas", QUOTA_SETTINGS),

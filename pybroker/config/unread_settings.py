@@ -30,11 +30,6 @@ controller.quorum.fetch.timeout.ms int 2000
 controller.quorum.request.timeout.ms int 2000
 controller.quorum.retry.backoff.ms int 20
 controller.socket.timeout.ms int 30000
-delegation.token.expiry.check.interval.ms long 3600000
-delegation.token.expiry.time.ms long 86400000
-delegation.token.master.key password null
-delegation.token.max.lifetime.ms long 604800000
-delegation.token.secret.key password null
 early.start.listeners string null
 eligible.leader.replicas.enable boolean false
 group.share.delivery.count.limit int 5

@@ -17,6 +17,7 @@ new_topic, more_partitions, placement    the plans of topics and partitions, and
 config_changes, features                 the plans of settings and of feature levels
 acl_entries, acl_changes                 ACLs as entries of the store; their creation and deletion
 scram_users                              the credentials of users, and the plans of their changes
+delegation_tokens                        the tokens of users, and their changes
 quota_entries, quota_changes             quotas as entries of the store; their changes
 ordered_changes                          how ACLs and quotas are committed: each change after the one before
 internal_topics, names   the settings of the coordinators' topics; which topic names are valid

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Final
 from pybroker.config.topic import TopicConfig
 from pybroker.metadata.election_counts import ElectionCounts
 from pybroker.metadata.elections import Election, candidates, min_isr_of, plan_of_all, plan_of_named
-from pybroker.metadata.image import NO_LEADER
+from pybroker.metadata.image import BROKER_KIND, NO_LEADER
 from pybroker.metadata.isr_commits import IsrCommits
 from pybroker.metadata.member_entries import CONTROLLER_KEY
 from pybroker.metadata.membership import announce_stop, end_predecessor, go_live
@@ -252,7 +252,8 @@ class ClusterControl:
                 if one not in new.members.sessions and one != broker_id:
                     ended = "has stopped" if life.is_stopping else "is gone, as its session has ended"
                     logger.info("Broker %d %s; the controller elects others for what it led", one, ended)
-        if delta.brokers_changed or delta.configs_changed:  # a setting may allow an unclean election from now on
+        is_changed_setting = any(kind == BROKER_KIND for kind, _ in delta.configs_changed)
+        if delta.brokers_changed or is_changed_setting:  # a setting may allow an unclean election from now on
             self._look_at_all()
         elif delta.added or delta.changed:
             self._look_at([*delta.added, *(topic for _, topic in delta.changed)])

@@ -13,7 +13,7 @@
     configs/<kind>/<name>
                          JSON: {name: value}; the settings of brokers (an empty name: of all), groups and client metrics; of the
                          kind "feature", with an empty name, the levels of features; of the kind "scram" the credentials of a
-                         user by mechanism, and with an empty name a secret
+                         user by mechanism, and with an empty name a secret; of the kind "token" a delegation token, by its id
     directories/<id>     JSON: the log directories that broker <id> has used; `directories` describes them
     acls/<id>            JSON: one ACL; its id follows from its content
     acls/                the id of the broker that changed the ACLs last: a change of ACLs compares this entry, and puts it

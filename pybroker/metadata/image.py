@@ -227,7 +227,10 @@ class ClusterImage:
             topics = [*self._raised_by(epochs, {topic.name for topic in topics}.union(gone)), *topics]
         by_name, by_id, delta = self._topics_after(topics, gone)
         changed_configs = {} if configs is None else configs
-        by_resource = {**self.configs, **changed_configs} if changed_configs else self.configs
+        by_resource = self.configs
+        if changed_configs:
+            after = {**self.configs, **changed_configs}
+            by_resource = MappingProxyType({resource: one for resource, one in after.items() if one is not None})
         members = self.members if members is None else members
         image = replace(
             self,
@@ -236,7 +239,7 @@ class ClusterImage:
             topics=MappingProxyType(by_name),
             topics_by_id=MappingProxyType(by_id),
             revision=revision,
-            configs=MappingProxyType({resource: one for resource, one in by_resource.items() if one is not None}),
+            configs=by_resource,
             leader_epochs=epochs,
             some_acls=self.acls.changed(acls) if acls else self.some_acls,
             acls_revision=self.acls_revision if acls_revision is None else acls_revision,

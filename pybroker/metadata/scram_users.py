@@ -12,6 +12,7 @@ import logging
 import secrets
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pybroker.metadata.delegation_tokens import token_of
 from pybroker.metadata.image import ConfigResource
 from pybroker.metadata.plan import Plan
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
@@ -25,6 +26,7 @@ from pybroker.security.sasl.scram_credentials import (
     decode,
     of_salted_password,
 )
+from pybroker.security.sasl.token_logins import TokenLogin, TokenLogins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,13 +55,16 @@ class Alteration(NamedTuple):
 
 
 class ScramUsers:
-    """The credentials of the cluster's users, as the newest image has them."""
+    """The credentials of the cluster's users and delegation tokens, as the newest image has them; of tokens only with the secret
+    key.
+    """
 
-    __slots__ = ("_image", "_own_secret")
+    __slots__ = ("_image", "_own_secret", "_tokens")
 
-    def __init__(self, image: Callable[[], ClusterImage]) -> None:
+    def __init__(self, image: Callable[[], ClusterImage], secret_key: str | None = None) -> None:
         self._image = image
         self._own_secret = secrets.token_hex(32)
+        self._tokens = None if secret_key is None else TokenLogins(lambda token_id: token_of(image(), token_id), secret_key)
 
     def credential(self, mechanism: ScramMechanism, user: str) -> Credential | None:
         """Return the credential of a user; None if there is none."""
@@ -71,6 +76,10 @@ class ScramUsers:
         except ValueError:
             logger.error("The %s credential of user %r cannot be read: set it again", mechanism.name, user)  # noqa: TRY400  a value
             return None
+
+    def token(self, mechanism: ScramMechanism, token_id: str) -> TokenLogin | None:
+        """Return what a delegation token logs in to; None if there is none."""
+        return None if self._tokens is None else self._tokens.login(mechanism, token_id)
 
     def secret(self) -> bytes:
         """Return a secret of the cluster; as long as no user exists, one of this broker."""

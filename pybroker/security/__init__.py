@@ -2,6 +2,7 @@
 
 sasl/        the logins of clients
 principal    the identity of a client, as text
+tokens       delegation tokens, by which others log in as a user
 acl/         access control lists, and the authorizer that decides by them
 tls/         keys, certificates and the contexts of OpenSSL
 quotas/      what clients may use, and how long they wait when they use more

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from pybroker.api import dispatch
-from pybroker.api.absent_features import ABSENT_FEATURES
 from pybroker.api.registry import APIS, load_api
 from pybroker.network.context import ProtocolViolation
 from pybroker.protocol.api_keys import ApiKey
@@ -190,8 +189,7 @@ async def test_an_error_text_that_is_too_long_is_a_response(tmp_path: Path) -> N
 def test_every_api_that_is_served_has_its_handler(key: int) -> None:
     api = load_api(key)
     assert (api.key, api.name, api.lowest, api.highest) == dataclasses.astuple(APIS[key])
-    absent = ABSENT_FEATURES.get(ApiKey(key))
-    assert api.handle == (absent or sys.modules[f"pybroker.api.handlers.{ApiKey(key).name.lower()}"]).handle
+    assert api.handle == sys.modules[f"pybroker.api.handlers.{ApiKey(key).name.lower()}"].handle
     assert api.request.__name__ == f"{api.name}Request"
 
 

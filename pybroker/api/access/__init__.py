@@ -9,6 +9,7 @@ records     Produce and Fetch
 topics      Metadata, DescribeTopicPartitions, CreateTopics, DeleteTopics
 groups      offsets, descriptions and coordinators of groups
 transactions        producer ids and transactions
+tokens      delegation tokens of other users
 configs     settings, whose resource is of several types
 memo        kept responses, which with an authorizer are of one principal
 document    the table as Markdown, for docs/security.md

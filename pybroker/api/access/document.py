@@ -18,6 +18,8 @@ _RESOURCES = {
     ResourceType.GROUP: "group",
     ResourceType.CLUSTER: "cluster",
     ResourceType.TRANSACTIONAL_ID: "transactional id",
+    ResourceType.DELEGATION_TOKEN: "delegation token",
+    ResourceType.USER: "user",
 }
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from pybroker.api.access import configs, groups, records, topics, transactions
+from pybroker.api.access import configs, groups, records, tokens, topics, transactions
 from pybroker.api.access.need import Access, Need
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
@@ -25,6 +25,7 @@ _ALTER, _DESCRIBE, _ACTION = AclOperation.ALTER, AclOperation.DESCRIBE, AclOpera
 _DESCRIBE_CONFIGS, _ALTER_CONFIGS = AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS
 _TOPIC, _GROUP, _CLUSTER, _ID = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID
 
+_USER: Final = ResourceType.USER
 _NOTHING: Final = Access()
 _OF_A_MEMBER: Final = Access((Need(_READ, _GROUP, "group_id"),))
 _OF_CLUSTER: Final = {
@@ -143,10 +144,25 @@ TABLE: Final[Mapping[ApiKey, Access]] = MappingProxyType({
     ApiKey.DESCRIBE_LOG_DIRS: _OF_CLUSTER[_DESCRIBE],
     ApiKey.SASL_AUTHENTICATE: _NOTHING,
     ApiKey.CREATE_PARTITIONS: Access((Need(_ALTER, _TOPIC, "name", "topics", "results"),)),
-    ApiKey.CREATE_DELEGATION_TOKEN: _NOTHING,
+    ApiKey.CREATE_DELEGATION_TOKEN: Access(
+        (Need(AclOperation.CREATE_TOKENS, _USER, "owner_principal_name", when="a token of another user"),),
+        tokens.create_delegation_token,
+    ),
     ApiKey.RENEW_DELEGATION_TOKEN: _NOTHING,
     ApiKey.EXPIRE_DELEGATION_TOKEN: _NOTHING,
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: _NOTHING,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: Access(
+        (
+            Need(
+                _DESCRIBE,
+                ResourceType.DELEGATION_TOKEN,
+                "token_id",
+                hides=True,
+                instead=Need(AclOperation.DESCRIBE_TOKENS, _USER, "principal_name"),
+                when="tokens of others",
+            ),
+        ),
+        tokens.describe_delegation_token,
+    ),
     ApiKey.DELETE_GROUPS: Access((Need(_DELETE, _GROUP, "name", "groups_names", "results"),)),
     ApiKey.ELECT_LEADERS: _OF_CLUSTER[_ALTER],
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Access(_SETTINGS[_ALTER_CONFIGS], configs.alter_configs),

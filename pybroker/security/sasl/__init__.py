@@ -4,6 +4,7 @@ login                the login of one connection: what fits when, and what a log
 exchange             what the mechanisms have in common, and their errors
 plain                PLAIN
 scram, scram_credentials       SCRAM-SHA-256 and SCRAM-SHA-512
+token_logins         SCRAM with a delegation token
 offers               what each listener offers, as the configuration has it
 jaas                 the syntax of Kafka's login modules
 failures             one log line for a login that failed

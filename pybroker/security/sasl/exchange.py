@@ -17,10 +17,13 @@ class RefusedError(SaslError):
 
 
 class Identity(NamedTuple):
-    """The user that a login has proved to be. `expires_ms` is when the proof ends, in ms since 1970; None: never."""
+    """The user that a login has proved to be. `expires_ms` is when the proof ends, in ms since 1970; None: never. `is_token`: the
+    proof was a delegation token.
+    """
 
     name: str
     expires_ms: float | None = None
+    is_token: bool = False
 
 
 class Exchange(Protocol):

@@ -66,6 +66,7 @@ class Login:
 
     Attributes:
         state: how far it is.
+        is_by_token: whether the client has proved its identity by a delegation token.
         is_bare: whether the tokens come without requests around them.
         failure: why it has failed, for the log; empty before.
         principal: the identity of the client; empty before a login is complete.
@@ -73,15 +74,15 @@ class Login:
     """
 
     __slots__ = (
-        "_again_ms", "_clock", "_exchange", "_offer", "_on_again", "expires_ms", "failure", "is_bare", "mechanism", "principal",
-        "refused", "state",
+        "_again_ms", "_clock", "_exchange", "_offer", "_on_again", "expires_ms", "failure", "is_bare", "is_by_token", "mechanism",
+        "principal", "refused", "state",
     )  # fmt: skip
 
     def __init__(self, offer: Offer, *, on_again: Callable[[Any], None], clock: Clock) -> None:
         """Begin. `on_again` is called with the connection that logs in again."""
         self._offer, self._on_again, self._clock = offer, on_again, clock
         self.state = State.HANDSHAKE
-        self.is_bare = False
+        self.is_bare = self.is_by_token = False
         self.failure = self.principal = self.mechanism = ""
         self.refused = ""  # the message to the client that chose another mechanism for another login
         self.expires_ms = self._again_ms = 0
@@ -174,6 +175,6 @@ class Login:
                 raise SaslError("the proof of the user has expired")
             bounds.append(left_ms)
         session_ms = int(min((bound for bound in bounds if bound > 0), default=0))
-        self.principal, self.state = principal, State.COMPLETE
+        self.principal, self.is_by_token, self.state = principal, identity.is_token, State.COMPLETE
         self.expires_ms = self._clock.monotonic_ms() + session_ms if session_ms else 0
         return session_ms

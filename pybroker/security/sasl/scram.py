@@ -22,7 +22,12 @@ from pybroker.security.sasl.scram_credentials import ITERATIONS_MIN, SALT_BYTES,
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pybroker.security.sasl.token_logins import TokenLogin
+
 MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+TOKEN_AUTH: Final = "tokenauth"  # noqa: S105  a name
+"""The extension of a client whose user is a delegation token's id."""
 
 _NAME: Final = r"(?:[^\x00=,]|=2C|=3D)+"
 _EXTENSIONS: Final = r"(?P<extensions>(?:,[A-Za-z]+=[^\x00,]+)*)"
@@ -41,6 +46,9 @@ class Users(Protocol):
 
     def credential(self, mechanism: ScramMechanism, user: str) -> Credential | None:
         """Return the credential of a user; None if there is none."""
+
+    def token(self, mechanism: ScramMechanism, token_id: str) -> TokenLogin | None:
+        """Return what a delegation token logs in to; None if there is none."""
 
     def secret(self) -> bytes:
         """Return a secret of the cluster, from which the salts of unknown users are made."""
@@ -62,7 +70,7 @@ class Scram:
 class ScramExchange:
     """One login: two messages of the client, and two of the broker."""
 
-    __slots__ = ("_channels", "_credential", "_is_known", "_messages", "_nonce", "_scram", "identity", "user")
+    __slots__ = ("_channels", "_claimed", "_credential", "_messages", "_nonce", "_scram", "identity", "user")
 
     def __init__(self, scram: Scram) -> None:
         self._scram = scram
@@ -70,7 +78,7 @@ class ScramExchange:
         self.user = self._nonce = self._messages = ""
         self._channels: tuple[str, ...] = ()
         self._credential: Credential | None = None
-        self._is_known = False
+        self._claimed: Identity | None = None  # the user that the client is if it has the password; None: it does not exist
 
     def respond(self, token: bytes) -> bytes:
         """Take the next message. Raises SaslError."""
@@ -85,13 +93,17 @@ class ScramExchange:
         if match is None:
             raise SaslError("the first message is not that of SCRAM")
         self.user = _unescaped(match["user"])
-        if match["extensions"].lower().startswith(",tokenauth=true"):
-            raise SaslError("delegation tokens are not supported")
         if match["authorization"] is not None and _unescaped(match["authorization"]) != self.user:
             raise RefusedError("Authentication failed: Client requested an authorization id that is different from username")
         mechanism, users = self._scram.mechanism, self._scram.users
-        found = users.credential(mechanism, self.user)
-        self._is_known = found is not None
+        if not _is_by_token(match["extensions"]):
+            found = users.credential(mechanism, self.user)
+            self._claimed = None if found is None else Identity(self.user)
+        elif (token := users.token(mechanism, self.user)) is not None:
+            found = token.credential
+            self._claimed = Identity(token.owner, token.expires_ms, is_token=True)
+        else:
+            found = None
         self._credential = credential = found or _of_unknown(mechanism, users, self.user)
         self._nonce = match["nonce"] + self._scram.new_nonce()
         self._channels = (_KAFKAS_CHANNEL, b64encode(match["header"].encode()).decode())
@@ -116,10 +128,16 @@ class ScramExchange:
             raise SaslError("the proof is not base64") from error
         key = bytes(one ^ other for one, other in zip(proof, signature, strict=False))
         is_proved = len(proof) == len(signature) and hmac.compare_digest(mechanism.hash(key), credential.stored_key)
-        if not is_proved or not self._is_known:
-            raise SaslError("the user does not exist" if not self._is_known else "the password is wrong")
-        self.identity = Identity(self.user)
+        if not is_proved or self._claimed is None:
+            raise SaslError("the user does not exist" if self._claimed is None else "the password is wrong")
+        self.identity = self._claimed
         return f"v={b64encode(mechanism.hmac(credential.server_key, messages)).decode()}"
+
+
+def _is_by_token(extensions: str) -> bool:
+    """Return whether the user is a delegation token's id. Other extensions are ignored, as in Kafka."""
+    fields = dict(one.split("=", 1) for one in extensions.split(",")[1:])
+    return fields.get(TOKEN_AUTH, "").lower() == "true"
 
 
 def _unescaped(name: str) -> str:

@@ -35,7 +35,8 @@ async def guarded(folder: Path, **config: Any) -> Whole:
         transaction_state_log_num_partitions=1,
         **config,
     )
-    whole.connection.principal, whole.connection.peer_host = ADMIN, "10.0.0.1"
+    connection = whole.connection
+    connection.principal, connection.peer_host, connection.security_protocol = ADMIN, "10.0.0.1", "SASL_PLAINTEXT"
     return await whole.start()
 
 

@@ -7,7 +7,6 @@ import pkgutil
 import pytest
 
 from pybroker.api import handlers
-from pybroker.api.absent_features import ABSENT_FEATURES
 from pybroker.api.handlers import api_versions
 from pybroker.api.registry import APIS
 from pybroker.metadata.features import SAFE_DOWNGRADE, FeatureUpdate
@@ -61,7 +60,7 @@ async def test_a_response_that_was_kept_has_the_id_of_its_request_and_the_featur
 
 def test_the_folder_of_the_handlers_lists_what_is_served() -> None:
     modules = {module.name.upper() for module in pkgutil.iter_modules(handlers.__path__)}
-    assert modules == {api.key.name for api in APIS.values() if api.key not in ABSENT_FEATURES}
+    assert modules == {api.key.name for api in APIS.values()}
 
 
 @pytest.mark.parametrize("version", range(3, VERSIONS.stop))

@@ -10,11 +10,19 @@ import pytest
 from pybroker.security.sasl.exchange import Identity, RefusedError, SaslError
 from pybroker.security.sasl.scram import Scram, ScramExchange
 from pybroker.security.sasl.scram_credentials import SHA_256, SHA_512, Credential, ScramMechanism, decode, of_salted_password
+from pybroker.security.sasl.token_logins import CREDENTIALS_MAX, TokenLogin, TokenLogins
+from pybroker.security.tokens import Token, hmac_of
 
 SALT = b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
 SERVER_NONCE = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
 FIRST = b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
 FINAL = "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+
+
+KEY = "the brokers' secret"
+TOKEN = Token("token-id", "User:owner", "User:requester", (), issued_ms=1, max_ms=9, expires_ms=5)
+TOKENS = TokenLogins({TOKEN.token_id: TOKEN}.get, KEY)
+HMAC = b64encode(hmac_of(KEY, TOKEN.token_id)).decode()
 
 
 class Users:
@@ -28,6 +36,9 @@ class Users:
             return None
         salted_password = mechanism.salted_password("pencil", SALT, self.iterations)
         return of_salted_password(mechanism, salted_password, SALT, self.iterations)
+
+    def token(self, mechanism: ScramMechanism, token_id: str) -> TokenLogin | None:
+        return TOKENS.login(mechanism, token_id)
 
     def secret(self) -> bytes:
         return b"of the cluster"
@@ -69,6 +80,43 @@ def test_a_wrong_password_and_an_unknown_user_fail_at_the_same_place(mechanism: 
     assert exchange.identity is None
 
 
+@pytest.mark.parametrize("mechanism", [SHA_256, SHA_512])
+@pytest.mark.parametrize("extension", ["tokenauth=true", "other=1,tokenauth=TRUE"])
+def test_a_token_logs_in_as_its_owner_until_it_expires(mechanism: ScramMechanism, extension: str) -> None:
+    exchange, first = begun(mechanism), f"n,,n={TOKEN.token_id},r=abc,{extension}".encode()
+    exchange.respond(proved(mechanism, first, exchange.respond(first), HMAC))
+    assert exchange.identity == Identity("owner", TOKEN.expires_ms, is_token=True)
+    assert exchange.user == TOKEN.token_id
+
+
+@pytest.mark.parametrize(
+    ("user", "extension", "password"),
+    [
+        (TOKEN.token_id, "tokenauth=true", "pencil"),
+        ("other", "tokenauth=true", HMAC),
+        ("user", "tokenauth=true", "pencil"),
+        (TOKEN.token_id, "tokenauth=false", HMAC),
+        (TOKEN.token_id, "TOKENAUTH=true", HMAC),
+    ],
+)
+def test_neither_a_user_nor_another_password_is_a_token(user: str, extension: str, password: str) -> None:
+    exchange, first = begun(), f"n,,n={user},r=abc,{extension}".encode()
+    response = exchange.respond(first)
+    with pytest.raises(SaslError):
+        exchange.respond(proved(SHA_256, first, response, password))
+    assert exchange.identity is None
+
+
+def test_the_credentials_of_tokens_are_kept_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ScramMechanism, "salted_password", lambda *_: b"cheap")
+    logins = TokenLogins(lambda token_id: TOKEN._replace(token_id=token_id), KEY)
+    first = [logins.login(SHA_256, str(number)) for number in range(CREDENTIALS_MAX)]
+    assert [logins.login(SHA_256, str(number)) for number in range(CREDENTIALS_MAX)] == first
+    logins.login(SHA_256, "one more")
+    assert logins.login(SHA_256, "1") == first[1]
+    assert logins.login(SHA_256, "0") != first[0], "it has a new salt"
+
+
 def test_an_unknown_user_has_the_same_salt_at_each_try() -> None:
     responses = [begun().respond(f"n,,n={user},r=abc".encode()) for user in ("nobody", "nobody", "other")]
     assert responses[0] == responses[1] != responses[2]
@@ -78,7 +126,7 @@ def test_an_unknown_user_has_the_same_salt_at_each_try() -> None:
     "message",
     [
         b"", b"\xff", b"p=tls-unique,,n=user,r=a", b"n,,n=user", b"n,,n=,r=a", b"n,,n=us=er,r=a", b"n,,r=a,n=user",
-        b"n,,n=user,r=a b", b"n,,n=user,r=a,tokenauth=true", b"n,,n=us\x00er,r=a",
+        b"n,,n=user,r=a b", b"n,,n=us\x00er,r=a",
     ],
 )  # fmt: skip
 def test_another_first_message_is_refused(message: bytes) -> None:
