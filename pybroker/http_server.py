@@ -10,6 +10,8 @@ The module is imported only where there is such a server: tornado costs some 3 M
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import hmac
 import logging
 import socket
 import threading
@@ -26,11 +28,13 @@ from tornado.httputil import (
     RequestStartLine,
     ResponseStartLine,
 )
-from tornado.iostream import IOStream
+from tornado.iostream import IOStream, SSLIOStream
 
 from pybroker.powers import is_power_of_ten
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from tornado.httputil import HTTPConnection
 
 logger = logging.getLogger(__name__)
@@ -49,6 +53,8 @@ LOOP_S: Final = 5.0
 NOT_ALIVE: Final = f"The event loop has not responded for {LOOP_S:g} s"
 LOOP_POLL_S: Final = 0.005
 _STOP_S: Final = 2.0
+UNAUTHORIZED: Final = 401
+CHALLENGE: Final = (("WWW-Authenticate", "Bearer"),)
 TEXT: Final = "text/plain; charset=utf-8"
 
 
@@ -85,6 +91,10 @@ class Bounds(NamedTuple):
     read_bytes: int = 0
 
 
+Context = Callable[[], "SSLContext"]
+"""Returns the TLS of the next connection."""
+
+
 class Responder(Protocol):
     """Finds responses, in the server's loop."""
 
@@ -106,10 +116,10 @@ class HttpServer:
         self._thread: threading.Thread | None = None
         self._stop: Callable[[], object] = lambda: None
 
-    def start(self, host: str, port: int, responder: Callable[[], Responder]) -> int:
+    def start(self, host: str, port: int, responder: Callable[[], Responder], context: Context | None = None) -> int:
         """Listen, and return the port, which is the given one unless that is 0. Raises OSError that names the address.
 
-        `responder` is called in the server's thread.
+        `responder` is called in the server's thread, and `context`, which has each connection use TLS, there too.
         """
         address = (host or "0.0.0.0", port)  # noqa: S104
         try:
@@ -121,7 +131,7 @@ class HttpServer:
         bound_port: int = listening.getsockname()[1]
         loop, stop = asyncio.SelectorEventLoop(), asyncio.Event()
         self._stop = partial(loop.call_soon_threadsafe, stop.set)
-        serving = self._serve(listening, responder, stop)
+        serving = self._serve(listening, responder, stop, context)
         self._thread = threading.Thread(target=_run, args=(loop, serving), name=self._name, daemon=True)
         self._thread.start()
         return bound_port
@@ -133,9 +143,11 @@ class HttpServer:
             self._thread.join(_STOP_S)
             self._thread = None
 
-    async def _serve(self, listening: socket.socket, responder: Callable[[], Responder], stop: asyncio.Event) -> None:
+    async def _serve(
+        self, listening: socket.socket, responder: Callable[[], Responder], stop: asyncio.Event, context: Context | None
+    ) -> None:
         responding = responder()
-        server = _Connections(responding.respond, self._setting, self._bounds)
+        server = _Connections(responding.respond, self._setting, self._bounds, context)
         server.listen(listening)
         await stop.wait()
         server.close_all()
@@ -145,6 +157,15 @@ class HttpServer:
 def _run(loop: asyncio.AbstractEventLoop, serving: Coroutine[Any, Any, None]) -> None:
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         runner.run(serving)
+
+
+def carries(headers: Mapping[str, str], token: str | None) -> bool:
+    """Return whether a request has the token, if one is needed, as `Authorization: Bearer TOKEN`; in the same time for all."""
+    if token is None:
+        return True
+    kind, _, given = headers.get("Authorization", "").strip().partition(" ")
+    is_right = hmac.compare_digest(given.strip().encode(), token.encode())
+    return is_right and kind.lower() == "bearer"
 
 
 async def is_alive(loop: asyncio.AbstractEventLoop) -> bool:
@@ -164,9 +185,16 @@ class _Connections(HTTPServerConnectionDelegate):
     Tornado's own server was rejected for this: when no descriptor is left, it tries and logs without a pause.
     """
 
-    def __init__(self, respond: Callable[[Request], Awaitable[Response]], setting: str, bounds: Bounds) -> None:
+    def __init__(
+        self,
+        respond: Callable[[Request], Awaitable[Response]],
+        setting: str,
+        bounds: Bounds,
+        context: Context | None,
+    ) -> None:
         self.respond = respond
         self.bounds = bounds
+        self._context = context
         self.tasks: set[asyncio.Task[None]] = set()
         self._setting = setting
         self._listening: socket.socket
@@ -201,7 +229,20 @@ class _Connections(HTTPServerConnectionDelegate):
                 if is_power_of_ten(self._failures):  # the cause may last
                     logger.warning("Cannot accept connections at %s; they wait: %s", self._setting, error.strerror)
                 return
-            self._serve(IOStream(accepted, max_buffer_size=READ_BYTES_MAX))
+            with contextlib.suppress(OSError):  # the client has gone before TLS began
+                self._serve(self._stream_of(accepted))
+
+    def _stream_of(self, accepted: socket.socket) -> IOStream:
+        """Return the stream of a connection, in which the first read does the handshake of TLS."""
+        if self._context is None:
+            return IOStream(accepted, max_buffer_size=READ_BYTES_MAX)
+        accepted.setblocking(False)
+        try:
+            secured = self._context().wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
+        except OSError:
+            accepted.close()
+            raise
+        return SSLIOStream(secured, max_buffer_size=READ_BYTES_MAX)
 
     def _serve(self, stream: IOStream) -> None:
         if len(self._ends) >= CONNECTIONS_MAX:

@@ -57,7 +57,8 @@ OURS = OF_THE_AUTHORIZER | {
     "pybroker.request.progress.timeout.ms": "our own", "pybroker.unsent.response.bytes.max": "our own",
     "pybroker.admin.listener": "our own", "pybroker.admin.requests": "our own", "pybroker.admin.token": "our own",
     "pybroker.as.version": "our own", "pybroker.faults.file": "our own", "pybroker.virtual.time": "our own",
-    "pybroker.metrics.groups": "our own", "pybroker.metrics.internal.topics": "our own", "pybroker.metrics.topics": "our own",
+    "pybroker.metrics.groups": "our own", "pybroker.metrics.internal.topics": "our own",
+    "pybroker.metrics.token": "our own", "pybroker.metrics.topics": "our own",
 }  # fmt: skip
 """Properties of a broker that Kafka does not have."""
 

@@ -19,7 +19,7 @@ from pybroker.protocol.error_codes import KafkaError
 
 if TYPE_CHECKING:
     from pybroker.admin.subject import Parts, Subject
-    from pybroker.http_server import Request
+    from pybroker.http_server import Context, Request
 
 logger = logging.getLogger(__name__)
 
@@ -37,9 +37,10 @@ class AdminServer:
         self._subject, self._token = subject, token
         self._server = HttpServer("pybroker.admin.listener", "admin", Bounds(CONNECTION_S, BODY_BYTES_MAX, READ_BYTES_MAX))
 
-    def start(self, host: str, port: int) -> int:
+    def start(self, host: str, port: int, context: Context | None = None) -> int:
         """Listen, and return the port, which is the given one unless that is 0. Raises OSError that names the address."""
-        return self._server.start(host, port, lambda: _Responder(Guards(host, self._token), self._subject))
+        guards = Guards(host, self._token, is_tls=context is not None)
+        return self._server.start(host, port, lambda: _Responder(guards, self._subject), context)
 
     def open(self, parts: Parts) -> None:
         """Carry out all requests from now on, because the broker serves clients."""

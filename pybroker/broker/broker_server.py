@@ -36,7 +36,7 @@ from pybroker.broker.kept_clients import KeptClients
 from pybroker.broker.leadership import renew_leader_epochs
 from pybroker.broker.lifecycle import Lifecycle
 from pybroker.broker.limiting import hold_to_quotas
-from pybroker.broker.listening import TlsReload, bind_listeners, listeners_of
+from pybroker.broker.listening import TlsReload, bind_listeners, http_listeners_of, listeners_of
 from pybroker.broker.logins import gates_of, offers_of, remove_expired_tokens
 from pybroker.broker.passes import schedule_passes
 from pybroker.broker.periodic import Periodic
@@ -137,13 +137,13 @@ class BrokerServer:
 
         Raises StartError, or OSError when an address cannot be bound.
         """
-        self._listeners = listeners_of(self.config)
+        self._listeners, self._http_listeners = listeners_of(self.config), http_listeners_of(self.config)
         sockets = await self._bind()
         try:
             self._share_descriptors()
             self.faults, self.trail = self.faults or faults_of(self.config), self.trail or trail_of(self.config)
             self._offers = offers_of(self.config, lambda: self.controller.image)
-            self._http.start(self.config, self.metrics, self.lifecycle)
+            self._http.start(self.config, self.metrics, self.lifecycle, self._http_listeners)
             return await self._open(sockets)
         except BaseException:
             self._http.stop()
@@ -403,7 +403,7 @@ class BrokerServer:
             may_connect=lambda host: self.services.usage is None or self.services.usage.may_connect(host),
             gates=gates_of(self._offers, self.handler, lambda: self.controller.config, self.clock),
         )
-        self.tls = TlsReload(self._listeners)
+        self.tls = TlsReload([*self._listeners, *self._http_listeners])
         self.tls.configure(config)
         self.tls.begin(self._periodic)
         self.controller.subscribe(DynamicSettings(self.controller, self.services, self.replica_manager, self.server, self.tls))

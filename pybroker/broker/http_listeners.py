@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from pybroker.config.http_listeners import ADMIN_NAME, METRICS_NAME
 from pybroker.metadata.names import INTERNAL_TOPICS
 from pybroker.model import BrokerId
 from pybroker.network.limits import host_and_port
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from ssl import SSLContext
 
     from pybroker.admin.server import AdminServer
     from pybroker.api.dispatch import Dispatcher
     from pybroker.broker.kept_clients import KeptClients
     from pybroker.broker.lifecycle import Lifecycle
     from pybroker.config.broker import BrokerConfig
+    from pybroker.config.http_listeners import HttpAddress
     from pybroker.faults.faults import Faults
     from pybroker.faults.trail import Trail
+    from pybroker.http_server import Context
     from pybroker.log.manager.manager import LogManager
     from pybroker.metrics.broker_metrics import BrokerMetrics
     from pybroker.metrics.http_server import MetricsServer
-    from pybroker.network.limits import BoundListener
+    from pybroker.network.limits import BoundListener, Listener
+    from pybroker.security.tls.listener import ListenerTls
     from pybroker.times.times import Times
 
 logger = logging.getLogger(__name__)
@@ -60,13 +66,14 @@ class HttpListeners:
         self._metrics: MetricsServer | None = None
         self._admin: AdminServer | None = None
 
-    def start(self, config: BrokerConfig, metrics: BrokerMetrics, lifecycle: Lifecycle) -> None:
-        """Listen where the settings name an address. Raises OSError that names the setting."""
+    def start(self, config: BrokerConfig, metrics: BrokerMetrics, lifecycle: Lifecycle, secured: Sequence[Listener] = ()) -> None:
+        """Listen where the settings name an address; `secured` have TLS. Raises OSError that names the setting."""
         self._node_id = config.node_id
+        contexts = {one.name: partial(_context, one.tls) for one in secured if one.tls is not None}
         if (address := config.metrics_address) is not None:
-            self._start_metrics(config, metrics, lifecycle, address)
+            self._start_metrics(config, metrics, lifecycle, address, contexts.get(METRICS_NAME))
         if (address := config.admin_address) is not None:
-            self._start_admin(config, lifecycle, address)
+            self._start_admin(config, lifecycle, address, contexts.get(ADMIN_NAME))
 
     def open(self, broker: Served, bound: Sequence[BoundListener]) -> None:
         """Let the API, if there is one, reach what serves clients."""
@@ -96,23 +103,37 @@ class HttpListeners:
                 listener.stop()
 
     def _start_metrics(
-        self, config: BrokerConfig, metrics: BrokerMetrics, lifecycle: Lifecycle, address: tuple[str, int]
+        self,
+        config: BrokerConfig,
+        metrics: BrokerMetrics,
+        lifecycle: Lifecycle,
+        address: HttpAddress,
+        context: Context | None,
     ) -> None:
         from pybroker.metrics.exporter import Scope  # noqa: PLC0415  only a broker with a metrics page pays for these imports
         from pybroker.metrics.http_server import MetricsServer  # noqa: PLC0415
 
         hidden = frozenset() if config.pybroker_metrics_internal_topics else INTERNAL_TOPICS
         scope = Scope(config.pybroker_metrics_topics, config.pybroker_metrics_groups, hidden)
-        self._metrics = MetricsServer(metrics, scope, why_not_ready=lambda: lifecycle.why_not_ready)
-        host, port = address
-        logger.info("Metrics at http://%s/metrics", host_and_port(host or "localhost", self._metrics.start(host, port)))
+        token = config.pybroker_metrics_token
+        self._metrics = MetricsServer(metrics, scope, why_not_ready=lambda: lifecycle.why_not_ready, token=token)
+        port = self._metrics.start(address.host, address.port, context)
+        logger.info("Metrics at %s/metrics", _url(address, port))
 
-    def _start_admin(self, config: BrokerConfig, lifecycle: Lifecycle, address: tuple[str, int]) -> None:
+    def _start_admin(self, config: BrokerConfig, lifecycle: Lifecycle, address: HttpAddress, context: Context | None) -> None:
         from pybroker.admin.server import AdminServer  # noqa: PLC0415  only a broker with this listener pays for the imports
         from pybroker.admin.subject import Subject  # noqa: PLC0415
 
         subject = Subject(loop=asyncio.get_running_loop(), why_not_ready=lambda: lifecycle.why_not_ready)
         self._admin = AdminServer(subject, config.pybroker_admin_token)
-        host, port = address
-        lifecycle.admin_url = f"http://{host_and_port(host or 'localhost', self._admin.start(host, port))}"
+        lifecycle.admin_url = _url(address, self._admin.start(address.host, address.port, context))
         logger.info("The API for tests at %s/v1/openapi.json", lifecycle.admin_url)
+
+
+def _url(address: HttpAddress, port: int) -> str:
+    return f"{address.scheme}{host_and_port(address.host or 'localhost', port)}"
+
+
+def _context(tls: ListenerTls) -> SSLContext:
+    """Return the context of the next connection, from whatever thread."""
+    return tls.context

@@ -1,4 +1,4 @@
-"""Where the broker listens, and the TLS of these listeners, which is read again when its files or settings have changed."""
+"""Where the broker listens, and the TLS of its listeners, which is read again when its files or settings have changed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.broker.joining import StartError
 from pybroker.broker.registration import inter_broker_listener
+from pybroker.config.http_listeners import ADMIN_NAME, METRICS_NAME
 from pybroker.config.listeners import has_logins, has_tls
 from pybroker.config.setting import ConfigError
 from pybroker.network.binding import bind_all
@@ -39,9 +40,19 @@ def listeners_of(config: BrokerConfig) -> list[Listener]:
             port=endpoint.port,
             security_protocol=endpoint.security_protocol,
             is_protected=len(config.endpoints) > 1 and endpoint.listener_name == config.broker_listener_name,
-            tls=_tls_of(config, endpoint),
+            tls=_tls_of_endpoint(config, endpoint),
         )
         for endpoint in config.endpoints
+    ]
+
+
+def http_listeners_of(config: BrokerConfig) -> list[Listener]:
+    """Return the listeners for HTTP that have TLS. Raises StartError for TLS that cannot be."""
+    addresses = {METRICS_NAME: config.metrics_address, ADMIN_NAME: config.admin_address}
+    return [
+        Listener(name=name, host=address.host, port=address.port, security_protocol="SSL", tls=_tls_of(config, name))
+        for name, address in addresses.items()
+        if address is not None and address.is_tls
     ]
 
 
@@ -54,16 +65,21 @@ async def bind_listeners(config: BrokerConfig, listeners: Sequence[Listener]) ->
     )
 
 
-def _tls_of(config: BrokerConfig, endpoint: Endpoint) -> ListenerTls | None:
+def _tls_of_endpoint(config: BrokerConfig, endpoint: Endpoint) -> ListenerTls | None:
     if not has_tls(endpoint.security_protocol):
         return None
+    name = endpoint.listener_name
+    return _tls_of(
+        config, name, is_sasl=has_logins(endpoint.security_protocol), is_for_brokers=name == inter_broker_listener(config)
+    )
+
+
+def _tls_of(config: BrokerConfig, name: str, *, is_sasl: bool = False, is_for_brokers: bool = False) -> ListenerTls:
     from pybroker.security.tls.listener import ListenerTls  # noqa: PLC0415  only where a listener has TLS
     from pybroker.security.tls.settings import settings_of_listener  # noqa: PLC0415
 
-    is_sasl = has_logins(endpoint.security_protocol)
     try:
-        settings = settings_of_listener(config, endpoint.listener_name, is_sasl=is_sasl)
-        return ListenerTls(settings, is_for_brokers=endpoint.listener_name == inter_broker_listener(config))
+        return ListenerTls(settings_of_listener(config, name, is_sasl=is_sasl), is_for_brokers=is_for_brokers)
     except ConfigError as error:
         raise StartError(str(error)) from error
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from pybroker.cli.main import RunError
+from pybroker.cli.main import ConfigurationError, RunError
 from pybroker.cli.start import env_option, load_configuration, override_option, properties_of
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from pybroker.api.seen_clients import SeenClient
     from pybroker.clients.clients import Client, Name
+    from pybroker.config.broker import BrokerConfig
 
 RESPONSE_S: Final = 30.0
 OF_SEVERAL: Final = "broker_*"
@@ -40,11 +41,12 @@ def command(
 
     The broker counts what each client does, and writes the counts to its data directory every five seconds and when it stops.
     The directory is that of CONFIG, a properties file, or DIR. With --admin, the counts are those of a broker at this moment, and
-    its token is that of CONFIG, as pybroker.admin.token.
+    its token is that of CONFIG, as pybroker.admin.token. For https://, the certificates that it trusts are those of
+    ssl.truststore.* in CONFIG.
     """
     settings = load_configuration(config, properties_of(overrides, "--override"), env=env).config
     if url is not None:
-        clients = _asked(url, settings.pybroker_admin_token)
+        clients = _asked(url, settings)
     else:
         clients = _seen(_read(Path(settings.log_dirs[0]) if data_dir is None else data_dir))
     if is_json:
@@ -55,15 +57,19 @@ def command(
         click.echo(line)
 
 
-def _asked(url: str, token: str | None) -> list[SeenClient]:
+def _asked(url: str, settings: BrokerConfig) -> list[SeenClient]:
     """Return the clients of a running broker. Raises RunError."""
     from http.client import HTTPException
 
-    from pybroker.admin.client import ApiError, request
+    from pybroker.admin.client import ApiError, access_of, is_secure, request
     from pybroker.api.seen_clients import SeenClient
+    from pybroker.config.setting import ConfigError
 
     try:
-        clients = request(url, "GET", "/v1/clients", token=token, response_s=RESPONSE_S)["clients"]
+        access = access_of(settings, is_tls=is_secure(url))
+        clients = request(url, "GET", "/v1/clients", access=access, response_s=RESPONSE_S)["clients"]
+    except ConfigError as error:
+        raise ConfigurationError(str(error)) from error
     except ApiError as error:
         raise RunError(f"{url}: {error}") from error
     except (OSError, ValueError, LookupError, TypeError, HTTPException) as error:

@@ -18,7 +18,7 @@ properties           the syntax of Java's .properties files
 environment          `KAFKA_*` variables
 broker               BrokerConfig: one typed attribute for each property
 topic                TopicConfig: a topic's own settings over the broker's
-admin                the syntax of `pybroker.admin.listener`
+http_listeners       the syntax of `metrics.listener` and `pybroker.admin.listener`
 listeners            the syntax of `listeners` and of the properties that belong to it
 listener_settings    settings that a single listener has for itself
 hosts                looks up host names in settings

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from pybroker.config.admin import parse_admin
 from pybroker.config.environment import PREFIX
+from pybroker.config.http_listeners import HttpAddress, parse_admin, parse_metrics
 from pybroker.config.listeners import (
     Endpoint,
     Listeners,
-    parse_address,
     parse_connection_overrides,
     parse_outside,
     resolve_listeners,
@@ -235,6 +234,7 @@ class BrokerConfig(BaseSettings):
     pybroker_metrics_groups: str
     pybroker_metrics_internal_topics: bool
     pybroker_faults_file: str | None
+    pybroker_metrics_token: str | None
     pybroker_metrics_topics: str
     pybroker_produce_inflation_max: int
     pybroker_replication_factor_accept: str
@@ -346,13 +346,13 @@ class BrokerConfig(BaseSettings):
         return None if text is None else parse_outside("pybroker.advertised.outside", text)
 
     @property
-    def metrics_address(self) -> tuple[str, int] | None:
-        """The host and port of metrics.listener; None when there is no page of metrics."""
-        return parse_address("metrics.listener", self.metrics_listener) if self.metrics_listener else None
+    def metrics_address(self) -> HttpAddress | None:
+        """Where metrics.listener is; None when there is no page of metrics."""
+        return parse_metrics(self.metrics_listener)
 
     @property
-    def admin_address(self) -> tuple[str, int] | None:
-        """The host and port of pybroker.admin.listener; None when there is no API."""
+    def admin_address(self) -> HttpAddress | None:
+        """Where pybroker.admin.listener is; None when there is no API."""
         return parse_admin(self.pybroker_admin_listener, has_token=self.pybroker_admin_token is not None)
 
     @property

@@ -79,7 +79,14 @@ SERVER_SETTINGS: Final = (
     ),
     Setting(
         "metrics.listener", _S, "",
-        "pybroker's own: host:port of the page with the metrics in Prometheus' text format; empty means no page.",
+        "pybroker's own: HOST:PORT, or with TLS https://HOST:PORT, of the page with the metrics in Prometheus' text format; empty"
+        " means no page. listener.name.metrics.ssl.* come before ssl.*.",
+    ),
+    Setting(
+        "pybroker.metrics.token", Kind.PASSWORD, None,
+        "pybroker's own: the token that a request for the metrics must carry, as Authorization: Bearer TOKEN. Those of /livez and"
+        " /readyz need none.",
+        TOKEN,
     ),
     Setting(
         "pybroker.metrics.topics", _S, "all",
@@ -110,8 +117,9 @@ SERVER_SETTINGS: Final = (
     ),
     Setting(
         "pybroker.admin.listener", _S, "",
-        "pybroker's own: http://HOST:PORT of the JSON API for tests, with faults and the last requests (docs/testing.md); port 0"
-        " is any free port, empty means no API. Without pybroker.admin.token, HOST is an address of the machine itself.",
+        "pybroker's own: http://HOST:PORT, or with TLS https://HOST:PORT, of the JSON API for tests, with faults and the last"
+        " requests (docs/testing.md); port 0 is any free port, empty means no API. Without pybroker.admin.token, HOST is an"
+        " address of the machine itself. listener.name.admin.ssl.* come before ssl.*.",
     ),
     Setting(
         "pybroker.admin.token", Kind.PASSWORD, None,

@@ -13,11 +13,22 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from pybroker.http_server import NOT_ALIVE, Bounds, HttpServer, Request, Response, is_alive
+from pybroker.http_server import (
+    CHALLENGE,
+    NOT_ALIVE,
+    UNAUTHORIZED,
+    Bounds,
+    HttpServer,
+    Request,
+    Response,
+    carries,
+    is_alive,
+)
 from pybroker.metrics.exporter import EVERYTHING, BrokerCollector, Scope
 from pybroker.metrics.pages import Breaks, Pages, StoppedError
 
 if TYPE_CHECKING:
+    from pybroker.http_server import Context
     from pybroker.metrics.broker_metrics import BrokerMetrics
 
 logger = logging.getLogger(__name__)
@@ -36,23 +47,27 @@ class MetricsServer:
         *,
         why_not_ready: Callable[[], str | None] = lambda: None,
         connection_s: float = CONNECTION_S,
+        token: str | None = None,
     ) -> None:
-        """`why_not_ready` returns None when the broker is ready; it runs in another thread and only looks at plain attributes."""
+        """`token` is what a request for the page must carry; None for no such token.
+
+        `why_not_ready` returns None when the broker is ready; it runs in another thread and only looks at plain attributes.
+        """
         self._breaks = Breaks()
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(BrokerCollector(metrics, scope, self._breaks.take))
-        self._why_not_ready = why_not_ready
+        self._why_not_ready, self._token = why_not_ready, token
         self._server = HttpServer("metrics.listener", "metrics", Bounds(connection_s))
 
-    def start(self, host: str, port: int) -> int:
+    def start(self, host: str, port: int, context: Context | None = None) -> int:
         """Listen, and return the port, which is the given one unless that is 0. Raises OSError that names the address."""
         broker_loop = asyncio.get_running_loop()
 
         def responder() -> _Responder:
             pages = Pages(partial(generate_latest, self._registry), self._breaks)
-            return _Responder(pages, broker_loop, self._why_not_ready)
+            return _Responder(pages, broker_loop, self._why_not_ready, self._token)
 
-        return self._server.start(host, port, responder)
+        return self._server.start(host, port, responder, context)
 
     def stop(self) -> None:
         """Close all sockets. A page in work is dropped."""
@@ -62,10 +77,16 @@ class MetricsServer:
 class _Responder:
     """Finds the response to a request."""
 
-    def __init__(self, pages: Pages, broker_loop: asyncio.AbstractEventLoop, why_not_ready: Callable[[], str | None]) -> None:
+    def __init__(
+        self,
+        pages: Pages,
+        broker_loop: asyncio.AbstractEventLoop,
+        why_not_ready: Callable[[], str | None],
+        token: str | None,
+    ) -> None:
         self._pages = pages
         self._broker_loop = broker_loop
-        self._why_not_ready = why_not_ready
+        self._why_not_ready, self._token = why_not_ready, token
 
     async def respond(self, request: Request) -> Response:
         """Return the response."""
@@ -73,6 +94,8 @@ class _Responder:
             return Response(405, b"The method must be GET or HEAD\n", headers=(("Allow", "GET, HEAD"),))
         path = request.path.partition("?")[0]
         if path == "/metrics":
+            if not carries(request.headers, self._token):
+                return Response(UNAUTHORIZED, b"The request needs the token of pybroker.metrics.token\n", headers=CHALLENGE)
             return await self._page()
         if path == "/livez":
             reason = None if await is_alive(self._broker_loop) else NOT_ALIVE

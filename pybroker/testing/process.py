@@ -15,7 +15,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from pybroker.admin.client import ApiError
+from pybroker.admin.client import ApiError, access_of
 from pybroker.admin.steps import Ask
 from pybroker.api.seen_clients import SeenClient
 from pybroker.broker.joining import StartError
@@ -70,7 +70,7 @@ class ProcessBroker(Placed, BlockingBroker):
             self._texts |= {LISTENER: f"http://{LOOPBACK}:0", TOKEN: secrets.token_urlsafe()}
         self._texts[VIRTUAL] = str(virtual_time).lower()
         self._process: subprocess.Popen[bytes] | None = None
-        self._api = Api(self._texts.get(TOKEN))
+        self._api = Api()
         self._seen: deque[SeenRequest] = deque(maxlen=LENGTH)  # of earlier lives
         self.faults = RemoteFaults(self._api)
         self.clock = RemoteClock(self._api, self._clock_path if virtual_time else None)
@@ -102,7 +102,8 @@ class ProcessBroker(Placed, BlockingBroker):
         assert self._directory is None, "a broker starts once; `restart` starts it again"
         self._directory = Directory()
         try:
-            config_of(self._texts, self._directory.path)  # a bad value is an error of the caller's line
+            config = config_of(self._texts, self._directory.path)  # a bad value is an error of the caller's line
+            self._api.access = access_of(config, is_tls=config.admin_address is not None and config.admin_address.is_tls)
             self._start(self._directory)
         except BaseException:
             self.stop()

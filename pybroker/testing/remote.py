@@ -6,7 +6,7 @@ import http.client
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from pybroker.admin.client import ApiError, request
+from pybroker.admin.client import Access, ApiError, request
 from pybroker.clock import SystemClock
 from pybroker.faults.faults import rules_of_file
 from pybroker.faults.rule import COUNTS, Rule, RuleError, rule_of
@@ -29,16 +29,16 @@ CONFLICT: Final = 409
 class Api:
     """The API of a broker. `url` is empty while the broker does not run."""
 
-    def __init__(self, token: str | None) -> None:
+    def __init__(self) -> None:
         self.url = ""
-        self._token = token
+        self.access = Access()
 
     def request(self, method: str, path: str, body: object = None) -> Any:
         """Return the response. Raises ApiError, and OSError."""
         if not self.url:
             raise NotRunningError
         try:
-            return request(self.url, method, path, body, token=self._token, response_s=RESPONSE_S)
+            return request(self.url, method, path, body, access=self.access, response_s=RESPONSE_S)
         except http.client.HTTPException as error:
             raise ConnectionError(f"{self.url}{path}: {error!r}") from error
 

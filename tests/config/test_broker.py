@@ -103,6 +103,8 @@ TOGETHER = [
     ({"group_consumer_migration_policy": "sideways"}, "group.consumer.migration.policy", "sideways"),
     ({"max_connections_per_ip_overrides": "x"}, "max.connections.per.ip.overrides", "x"),
     ({"metrics_listener": "9100"}, "metrics.listener", "9100"),
+    ({"metrics_listener": "ftp://:9100"}, "metrics.listener", "ftp://:9100"),
+    ({"pybroker_metrics_token": "a b"}, "pybroker.metrics.token", "[hidden]"),
     ({"pybroker_admin_listener": "127.0.0.1:8080"}, "pybroker.admin.listener", "127.0.0.1:8080"),
     ({"pybroker_virtual_time": True}, "pybroker.virtual.time", "true"),
     ({**VIRTUAL, "metadata_store": "etcd:http://127.0.0.1:2379"}, "pybroker.virtual.time", "true"),
@@ -129,13 +131,28 @@ def test_values_that_do_not_go_together(values: dict[str, object], key: str, val
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "[::1]", "localhost", "LOCALHOST"])
 def test_the_admin_listener_needs_no_token_where_only_the_machine_reaches_it(host: str) -> None:
     config = BrokerConfig(pybroker_admin_listener=f"http://{host}:8080")
-    assert config.admin_address == (host.strip("[]"), 8080)
+    assert config.admin_address == (host.strip("[]"), 8080, False)
 
 
 def test_the_admin_listener_is_anywhere_with_a_token_and_off_by_default() -> None:
     assert BrokerConfig().admin_address is None
     config = BrokerConfig(pybroker_admin_listener="http://:8080/", pybroker_admin_token="t0ken-._~+/=")
-    assert config.admin_address == ("", 8080)
+    assert config.admin_address == ("", 8080, False)
+    config = BrokerConfig(pybroker_admin_listener="https://:8080/", pybroker_admin_token="t0ken")
+    assert config.admin_address == ("", 8080, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("", None),
+        ("127.0.0.1:9404", ("127.0.0.1", 9404, False)),
+        ("http://:9404", ("", 9404, False)),
+        ("https://[::1]:9404/", ("::1", 9404, True)),
+    ],
+)
+def test_the_metrics_listener_has_tls_behind_https(text: str, address: tuple[str, int, bool] | None) -> None:
+    assert BrokerConfig(metrics_listener=text).metrics_address == address
 
 
 def test_the_memory_bound_is_off_or_above_the_largest_request() -> None:

@@ -33,7 +33,7 @@ def ports_of(config: BrokerConfig, count: int) -> list[Port]:
         ("metrics.listener", config.metrics_listener, config.metrics_address),
         ("pybroker.admin.listener", config.pybroker_admin_listener, config.admin_address),
     ):
-        found += [] if address is None else [(key, value, *address)]
+        found += [] if address is None else [(key, value, address.host, address.port)]
     return [
         Port(number, key, value, host, port + number - 1)
         for number in range(1, count + 1)

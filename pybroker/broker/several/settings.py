@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Final
 from pybroker.broker.old_data import BROKER_PREFIX, old_data
 from pybroker.broker.registration import check_addresses
 from pybroker.broker.several.ports import check_ports
+from pybroker.config.http_listeners import ADMIN, METRICS, SCHEME
 from pybroker.config.listeners import with_address, with_ports_raised
 from pybroker.config.setting import ConfigError
 from pybroker.network.limits import host_and_port
 
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
+    from pybroker.config.http_listeners import HttpAddress
     from pybroker.log.files.filesystem import Filesystem
 
 UNIX: Final = "unix:"
@@ -46,12 +48,14 @@ def properties_of(config: BrokerConfig, number: int, store: str, *, port: int | 
         key = "advertised.listeners"
         properties[key] = with_ports_raised(key, config.advertised_listeners, more)
     if (page := config.metrics_address) is not None:
-        host, port_of_page = page
-        properties["metrics.listener"] = host_and_port(host, port_of_page and port_of_page + more)
+        properties[METRICS] = _raised(page, more).removeprefix(SCHEME)
     if (api := config.admin_address) is not None:
-        host, port_of_api = api
-        properties["pybroker.admin.listener"] = f"http://{host_and_port(host, port_of_api and port_of_api + more)}"
+        properties[ADMIN] = _raised(api, more)
     return properties
+
+
+def _raised(address: HttpAddress, more: int) -> str:
+    return f"{address.scheme}{host_and_port(address.host, address.port and address.port + more)}"
 
 
 def directories_of(config: BrokerConfig, number: int) -> tuple[str, ...]:
