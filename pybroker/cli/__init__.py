@@ -4,6 +4,10 @@ A command imports what it needs inside a function, when it runs. So each command
 others need.
 
 main, lazy_group        the `pybroker` command, whose sub-commands are imported when they are called
+cluster_options         options, output and errors of all commands for a cluster, whose work is in `pybroker/terminal/`
+topics_command, groups_command, configs_command, transactions_command, records_command    `pybroker topics`, and so on
+cluster_command, status_command    `pybroker cluster`, `pybroker status`: the brokers, and all on one screen
+wait_command            `pybroker wait`: until something is there
 start                   `pybroker start`: run a broker
 private_files           the modes of a broker's files
 several_brokers         `pybroker start --brokers N`: run several on one machine

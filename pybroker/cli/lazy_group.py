@@ -1,4 +1,4 @@
-"""A click group that imports its commands only when they are called."""
+"""Click groups that import their commands only when they are called, and that suggest the command that was meant."""
 
 from __future__ import annotations
 
@@ -9,16 +9,38 @@ from typing import Any
 import click
 
 
-class LazyGroup(click.Group):
-    """Finds its commands by the names of their modules, each of which has a `command`."""
+class HelpfulGroup(click.Group):
+    """Names similar commands when there is none of a name, as click does for options."""
 
-    def __init__(self, *, modules: Mapping[str, str], **attributes: Any) -> None:
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command. Raises UsageError, with what may have been meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            import difflib
+
+            similar = difflib.get_close_matches(args[0], self.list_commands(ctx), cutoff=0.5)
+            if not similar or "Did you mean" in error.format_message():
+                raise
+            meant = " or ".join(map(repr, similar))
+            raise click.UsageError(f"{error.message.rstrip('.')}. Did you mean {meant}?", ctx=error.ctx) from error
+
+
+class LazyGroup(HelpfulGroup):
+    """Finds its commands by the names of their modules, each of which has a `command`.
+
+    `tasks` are the lines of the help, by heading and name, so that the help imports no command; without them, it imports all.
+    """
+
+    def __init__(
+        self, *, modules: Mapping[str, str], tasks: Mapping[str, Mapping[str, str]] | None = None, **attributes: Any
+    ) -> None:
         super().__init__(**attributes)
-        self._modules = modules
+        self._modules, self._tasks = modules, tasks
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """Return the names of all commands."""
-        return sorted(self._modules)
+        """Return the names of all commands: those of the help in its order."""
+        return sorted(self._modules) if self._tasks is None else [name for names in self._tasks.values() for name in names]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import one command."""
@@ -28,3 +50,13 @@ class LazyGroup(click.Group):
         command = importlib.import_module(module).command
         assert isinstance(command, click.Command)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by task."""
+        if self._tasks is None:
+            super().format_commands(ctx, formatter)
+            return
+        width = max(len(name) for names in self._tasks.values() for name in names)
+        for heading, names in self._tasks.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), line) for name, line in names.items()])

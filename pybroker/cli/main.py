@@ -16,15 +16,56 @@ _COMMANDS: Final = {
     "apis": "pybroker.cli.apis_command",
     "certs": "pybroker.cli.certs_command",
     "clients": "pybroker.cli.clients_command",
+    "cluster": "pybroker.cli.cluster_command",
     "config": "pybroker.cli.config_command",
+    "configs": "pybroker.cli.configs_command",
     "container": "pybroker.cli.container_command",
     "directories": "pybroker.cli.directories_command",
     "doctor": "pybroker.cli.doctor_command",
+    "groups": "pybroker.cli.groups_command",
     "leave": "pybroker.cli.leave_command",
     "log": "pybroker.cli.log_command",
+    "records": "pybroker.cli.records_command",
     "spark": "pybroker.cli.spark_command",
     "start": "pybroker.cli.start",
+    "status": "pybroker.cli.status_command",
     "tool": "pybroker.cli.tool_command",
+    "topics": "pybroker.cli.topics_command",
+    "transactions": "pybroker.cli.transactions_command",
+    "wait": "pybroker.cli.wait_command",
+}
+_TASKS: Final = {
+    "Run a broker": {
+        "start": "Run a broker, or several on this machine.",
+        "config": "Show the properties that a broker has.",
+        "certs": "Make keys and certificates for TLS, for development.",
+        "container": "Run a broker by the variables of other Kafka images.",
+    },
+    "Look at a cluster, pybroker's or Kafka's": {
+        "status": "Show a cluster on one screen.",
+        "wait": "Wait until a broker responds, a topic is there, or a group has read all.",
+        "cluster": "Show the brokers, their listeners and what is wrong with partitions.",
+        "doctor": "Report why a client here can or cannot use a broker.",
+        "clients": "Show the clients of a broker, and which of them Kafka 4 would refuse.",
+    },
+    "Work with what is in it": {
+        "topics": "List, describe, create, change and delete topics.",
+        "groups": "List and describe groups of consumers, and move their offsets.",
+        "configs": "Show and change settings of topics, brokers and groups, and quotas.",
+        "transactions": "List and describe transactions, and end one that hangs.",
+        "records": "Delete the oldest records of partitions.",
+    },
+    "Files of a broker": {
+        "log": "Print or check the files of a log.",
+        "directories": "Manage missing log directories and lost metadata.",
+        "adopt": "Take over directories of Kafka, or rebuild lost metadata.",
+        "leave": "Give the directories back to an Apache Kafka.",
+    },
+    "Other": {
+        "tool": "Run one of Kafka's tools, such as kafka-topics, for scripts.",
+        "spark": "Run Spark jobs over the data of a broker.",
+        "apis": "Print docs/apis.md: every API with its versions.",
+    },
 }
 
 
@@ -40,7 +81,7 @@ class ConfigurationError(click.ClickException):
     exit_code = 2
 
 
-@click.group(cls=LazyGroup, modules=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, modules=_COMMANDS, tasks=_TASKS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def cli() -> None:
     """Run a Kafka-compatible broker, its tools and its jobs."""

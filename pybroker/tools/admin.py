@@ -6,7 +6,7 @@ Their errors come with the sentences that Kafka's tools print; a client library 
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from pybroker.client.connection import Connection
 from pybroker.client.errors import ClientError
@@ -17,6 +17,10 @@ from pybroker.tools.kafka_errors import sentence_of
 
 if TYPE_CHECKING:
     from pybroker.tools.target import Target
+
+
+API_VERSIONS_VERSION: Final = 3
+"""That of Kafka 2.4 and later; an older broker responds by v0."""
 
 
 class RefusedError(Exception):
@@ -60,12 +64,16 @@ class Admin:
         """Whether there is nothing to choose: the one broker leads everything. It is asked over the first connection."""
         return len(self.brokers) == 1
 
-    def ask(self, request: object, version: int, *, broker_id: int | None = None) -> Any:
-        """Return the response of a broker, of any one by default. Raises ClientError, and CommandError for a request that cannot
-        be encoded, such as too large a number.
+    def ask(self, request: object, version: int | None, *, broker_id: int | None = None) -> Any:
+        """Return the response of a broker, of any one by default; None is the highest version that both sides support.
+
+        Raises ClientError, and CommandError for a request that cannot be encoded, such as too large a number.
         """
         try:
-            return self._connected(broker_id).call(request, version)
+            connection = self._connected(broker_id)
+            if version is None and not connection.versions:
+                connection.ask_versions(API_VERSIONS_VERSION)
+            return connection.call(request, version)
         except EncodeError as error:
             raise CommandError(f"the request cannot be encoded: {error}") from error
         except ClientError:

@@ -46,6 +46,7 @@ WALL: dict[str, str] = {
     "pybroker/log/truncate.py": "a new segment has the time of its file",
     "pybroker/api/produce/appends.py": STORED,
     "pybroker/cli/spark_generate.py": TOOL,
+    "pybroker/terminal/numbers.py": TOOL,
     "pybroker/tools/groups_reset.py": TOOL,
     "pybroker/spark/audit/incremental.py": TOOL,
     "pybroker/spark/audit/job.py": TOOL,

@@ -1,0 +1,93 @@
+"""`pybroker transactions`: what is open, and the end of what hangs."""
+
+from __future__ import annotations
+
+import click
+
+from pybroker.cli.cluster_options import Where, cluster_options, confirmed, yes_option
+from pybroker.cli.lazy_group import HelpfulGroup
+
+
+@click.group("transactions", cls=HelpfulGroup)
+def command() -> None:
+    """List and describe transactions, and end one that is open or hangs."""
+
+
+@command.command("list")
+@click.option("--state", "states", multiple=True, help="Only this state, such as Ongoing; may be repeated.")
+@cluster_options
+def list_transactions(*, where: Where, states: tuple[str, ...]) -> None:
+    """List the transactional ids that coordinators know."""
+    from pybroker.terminal import transactions
+
+    with where.cluster() as cluster:
+        rows = transactions.listed(cluster, states)
+    where.output.rows(["transactional_id", "state", "producer_id", "coordinator"], rows, none="There are no transactional ids.")
+
+
+@command.command("describe")
+@click.argument("names", metavar="TRANSACTIONAL_ID...", nargs=-1, required=True)
+@cluster_options
+def describe(*, where: Where, names: tuple[str, ...]) -> None:
+    """Show the state, the producer and the partitions of transactional ids."""
+    from pybroker.terminal import transactions
+    from pybroker.terminal.numbers import shown_time
+    from pybroker.terminal.output import Column
+
+    with where.cluster() as cluster:
+        for name in names:
+            row = transactions.described(cluster, name)
+            columns = ["transactional_id", "state", "producer_id", "producer_epoch", "coordinator", "timeout_ms"]
+            where.output.fields([*columns, Column("start_ms", shown_time, title="STARTED"), "partitions"], row)
+
+
+@command.command("find-hanging")
+@click.argument("topics", metavar="[TOPIC]...", nargs=-1)
+@click.option("--older-than", "older", default="15m", show_default=True, metavar="SPAN", help="Only those that last this long.")
+@click.option("--all", "has_all", is_flag=True, help="Also those that a coordinator has open, and may end.")
+@cluster_options
+def find_hanging(*, where: Where, topics: tuple[str, ...], older: str, has_all: bool) -> None:
+    """List transactions that are open in a partition and that no coordinator will end: they hold up committed readers."""
+    from pybroker.terminal import transactions
+    from pybroker.terminal.numbers import now_ms, shown_time, span_ms
+    from pybroker.terminal.output import Column
+
+    if (older_ms := span_ms(older)) is None:
+        raise click.UsageError(f"--older-than {older}: must be a span such as 15m")
+    with where.cluster() as cluster:
+        found = transactions.open_in_partitions(cluster, topics, now_ms=now_ms(), older_than_ms=older_ms)
+    rows = [row for row in found if has_all or row["hangs"]]
+    columns = ["topic", "partition", "start_offset", "producer_id", "producer_epoch", "transactional_id", "state"]
+    last = Column("last_ms", shown_time, title="LAST RECORD")
+    none = "No transaction hangs." if not has_all else "No transaction is open."
+    where.output.rows([*columns, "hangs", last], rows, none=none)
+
+
+@command.command("abort")
+@click.argument("name", metavar="TRANSACTIONAL_ID", required=False)
+@click.option("--topic", help="Instead of an id: the topic in which a transaction hangs.")
+@click.option("--partition", type=click.IntRange(min=0), help="Its partition.")
+@click.option("--start-offset", type=click.IntRange(min=0), help="Its first offset, as find-hanging shows it.")
+@yes_option
+@cluster_options
+def abort(
+    *, where: Where, name: str | None, topic: str | None, partition: int | None, start_offset: int | None, is_sure: bool
+) -> None:
+    """Abort the open transaction of an id, whose producer is fenced; or one that hangs in a partition."""
+    from pybroker.terminal import transactions
+
+    is_hanging = topic is not None and partition is not None and start_offset is not None
+    if (name is None) is not is_hanging or (name is not None and topic is not None):
+        raise click.UsageError("name a TRANSACTIONAL_ID, or --topic, --partition and --start-offset")
+    with where.cluster() as cluster:
+        if name is not None:
+            confirmed(f"Abort the transaction of {name}, and fence its producer?", is_sure=is_sure)
+            transactions.abort(cluster, name)
+            where.output.done(f"Aborted the transaction of {name}", transactional_id=name)
+            return
+        assert topic is not None
+        assert partition is not None
+        assert start_offset is not None
+        confirmed(f"Abort the transaction in {topic}-{partition} from offset {start_offset}?", is_sure=is_sure)
+        row = transactions.abort_in_partition(cluster, topic, partition, start_offset=start_offset)
+        where.output.done(f"Aborted the transaction of producer {row['producer_id']} in {topic}-{partition}", **row)

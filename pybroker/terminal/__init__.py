@@ -1,0 +1,13 @@
+"""The work of the commands of people for a cluster of Kafka's protocol: `pybroker topics`, `groups`, `produce` and others.
+
+The modules of `pybroker/cli/` parse the command line; these talk to the cluster, by `pybroker/tools/` and `spark/wire/`.
+
+profiles        which cluster a command means: the address, and the settings of the client
+session         clients of that cluster, and its errors as one line
+output          tables, lines of JSON, colours
+numbers         numbers, sizes and times as people write and read them
+topics          what is known of topics, and their changes
+brokers         the brokers, their directories and the release of Kafka that they are like
+groups, configs, transactions    the same of groups, of settings and quotas, of transactions
+overview        the whole cluster on one screen
+"""

@@ -1,0 +1,102 @@
+"""Which cluster a command means: an address, and the settings of the client by the names of Kafka's clients.
+
+They come from the command line, from variables, or from a file of profiles, whose tables have Kafka's names:
+
+    default = "local"
+
+    [local]
+    bootstrap.servers = "localhost:9092"
+
+    [test]
+    bootstrap.servers = "kafka.example:9093"
+    security.protocol = "SSL"
+    ssl.truststore.location = "/etc/kafka/ca.pem"
+    ssl.truststore.type = "PEM"
+
+The first of these that names a cluster decides: the options, the variables, the `default` of the file, and then localhost:9092.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pybroker.tools.errors import NOT_SUPPORTED, CommandError
+from pybroker.tools.target import BOOTSTRAP_VARIABLE, Target, check_security, properties_of
+
+PROFILE_VARIABLE: Final = "PYBROKER_PROFILE"
+FILE_VARIABLE: Final = "PYBROKER_PROFILES"
+DEFAULT_BOOTSTRAP: Final = "localhost:9092"
+DEFAULT: Final = "default"
+BOOTSTRAP: Final = "bootstrap.servers"
+WAIT: Final = "default.api.timeout.ms"
+RESPONSE: Final = "request.timeout.ms"
+
+
+def profiles_file(environment: Mapping[str, str]) -> Path:
+    """Return where the file of profiles is, whether there is one or not."""
+    if (named := environment.get(FILE_VARIABLE)) is not None:
+        return Path(named)
+    base = environment.get("XDG_CONFIG_HOME") or Path(environment.get("HOME", "~")).expanduser() / ".config"
+    return Path(base) / "pybroker" / "profiles.toml"
+
+
+def target_of(
+    environment: Mapping[str, str],
+    *,
+    bootstrap: str | None = None,
+    profile: str | None = None,
+    command_config: str | None = None,
+    timeout_s: float | None = None,
+) -> Target:
+    """Return the cluster that the options, the variables or the file name. Raises CommandError.
+
+    A command tries once to connect, unless the settings have `default.api.timeout.ms`.
+    """
+    properties: dict[str, str] = {}
+    if bootstrap is None and profile is None:
+        bootstrap, profile = environment.get(BOOTSTRAP_VARIABLE), environment.get(PROFILE_VARIABLE)
+    if bootstrap is None or profile is not None:
+        properties = _profile(profiles_file(environment), profile)
+    if command_config is not None:
+        properties |= properties_of(command_config)
+    check_security(properties)
+    if timeout_s is not None:
+        properties[RESPONSE] = str(round(timeout_s * 1000))
+    properties.setdefault(WAIT, "0")
+    return Target(bootstrap or properties.get(BOOTSTRAP, DEFAULT_BOOTSTRAP), properties)
+
+
+def _profile(path: Path, name: str | None) -> dict[str, str]:
+    """Return the settings of a profile, without a name of the default one, if there is any. Raises CommandError."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if name is None:
+            return {}
+        raise CommandError(f"profile {name}: there is no file {path}", NOT_SUPPORTED) from None
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}", NOT_SUPPORTED) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise CommandError(f"{path}: {error}", NOT_SUPPORTED) from error
+    name = content.get(DEFAULT) if name is None else name
+    if name is None:
+        return {}
+    tables = {key: table for key, table in content.items() if isinstance(table, dict)}
+    if name not in tables:
+        there = f"it has {', '.join(tables)}" if tables else "it has none"
+        raise CommandError(f"{path} has no profile {name}: {there}", NOT_SUPPORTED)
+    return dict(_flat(tables[name]))
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Return the values by whole names: TOML reads a name with dots as tables in tables."""
+    found = []
+    for key, value in table.items():
+        if isinstance(value, dict):
+            found += _flat(value, f"{prefix}{key}.")
+        else:
+            found.append((f"{prefix}{key}", str(value).lower() if isinstance(value, bool) else str(value)))
+    return found
