@@ -27,7 +27,7 @@ authorizing          makes the authorizer, and keeps it at the ACLs of the clust
 limiting             holds clients to the quotas of the cluster
 handling             what tests put in front of the dispatcher: faults, and a trail of the requests
 first_users          the users for SCRAM that a start adds
-logins               the gates of the listeners whose clients log in
+logins               the gates of the listeners whose clients log in, and the login at other brokers
 token_expiry         removes expired delegation tokens
 http_listeners       the listeners over HTTP: metrics, and the API for tests
 listening            where the broker listens, and the TLS of its listeners

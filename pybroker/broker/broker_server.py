@@ -37,7 +37,7 @@ from pybroker.broker.leadership import renew_leader_epochs
 from pybroker.broker.lifecycle import Lifecycle
 from pybroker.broker.limiting import hold_to_quotas
 from pybroker.broker.listening import TlsReload, bind_listeners, http_listeners_of, listeners_of
-from pybroker.broker.logins import gates_of, offers_of, remove_expired_tokens
+from pybroker.broker.logins import gates_of, login_of, offers_of, remove_expired_tokens
 from pybroker.broker.passes import schedule_passes
 from pybroker.broker.periodic import Periodic
 from pybroker.broker.registration import advertised_of
@@ -142,7 +142,7 @@ class BrokerServer:
         try:
             self._share_descriptors()
             self.faults, self.trail = self.faults or faults_of(self.config), self.trail or trail_of(self.config)
-            self._offers = offers_of(self.config, lambda: self.controller.image)
+            self._offers, self._login = offers_of(self.config, lambda: self.controller.image), login_of(self.config)
             self._http.start(self.config, self.metrics, self.lifecycle, self._http_listeners)
             return await self._open(sockets)
         except BaseException:
@@ -302,7 +302,7 @@ class BrokerServer:
         self.replication = replicate(control, self.controller, self.replica_manager, self._make_peers(), self._periodic)
 
     def _make_peers(self) -> Peers:
-        return peers_of(self.controller, self._listeners)
+        return peers_of(self.controller, self._listeners, self._login)
 
     def _topic_id_of(self, topic_partition: TopicPartition) -> TopicId | None:
         """Return the id of the partition's topic; None when the metadata has no such partition."""

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from pybroker.model import TopicPartition
     from pybroker.network.limits import BoundListener, Listener
     from pybroker.replication.peers import Peers
+    from pybroker.security.sasl.client_login import ClientLogin
 
 logger = logging.getLogger(__name__)
 
@@ -139,12 +140,14 @@ async def _refuse_second_process(store: Store, config: BrokerConfig, filesystem:
         await asyncio.sleep(LOOK_S)
 
 
-def peers_of(controller: Controller, listeners: Sequence[Listener]) -> Peers:
-    """Return the connections to the other brokers of a cluster, with the TLS that this broker's listener for them has."""
+def peers_of(controller: Controller, listeners: Sequence[Listener], login: ClientLogin | None) -> Peers:
+    """Return the connections to the other brokers of a cluster, with the TLS that this broker's listener for them has, and a
+    login if that listener wants one.
+    """
     from pybroker.broker.peers import BrokerPeers  # noqa: PLC0415  only in a cluster
 
     name = inter_broker_listener(controller.static_config)
-    return BrokerPeers.of(controller, next((one.tls for one in listeners if one.name == name), None))
+    return BrokerPeers.of(controller, next((one.tls for one in listeners if one.name == name), None), login)
 
 
 def controllers_of(config: BrokerConfig) -> AskControllers | None:

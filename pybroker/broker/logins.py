@@ -1,4 +1,4 @@
-"""The gates of the listeners whose clients log in, and the removal of the tokens by which they did."""
+"""The gates of the listeners whose clients log in, the login at those of other brokers, and the removal of expired tokens."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pybroker.metadata.controller import Controller
     from pybroker.metadata.image import ClusterImage
     from pybroker.network.context import RequestHandler
+    from pybroker.security.sasl.client_login import ClientLogin
     from pybroker.security.sasl.login import Offer
 
 
@@ -29,16 +30,26 @@ def offers_of(config: BrokerConfig, image: Callable[[], ClusterImage]) -> Mappin
     """
     if not any(has_logins(endpoint.security_protocol) for endpoint in config.endpoints):
         return {}
-    name, between = inter_broker_listener(config), {one.listener_name: one.security_protocol for one in config.endpoints}
-    if config.is_metadata_shared and has_logins(between[name]):
-        reason = "brokers cannot log in at each other yet: choose another listener for them"
-        raise StartError(f"inter.broker.listener.name={name}: is a {between[name]} listener, and {reason}")
     from pybroker.metadata.scram_users import ScramUsers  # noqa: PLC0415  as above
     from pybroker.security.sasl.offers import offers  # noqa: PLC0415  only where clients log in
     from pybroker.security.tokens import secret_key_of  # noqa: PLC0415
 
     try:
         return offers(config, ScramUsers(image, secret_key_of(config)))
+    except ConfigError as error:
+        raise StartError(str(error)) from error
+
+
+def login_of(config: BrokerConfig) -> ClientLogin | None:
+    """Return how this broker logs in at the others of its cluster; None if it does not. Raises StartError."""
+    name = inter_broker_listener(config)
+    protocol = next(one.security_protocol for one in config.endpoints if one.listener_name == name)
+    if not config.is_metadata_shared or not has_logins(protocol):
+        return None
+    from pybroker.security.sasl.client_login import login_between  # noqa: PLC0415  only where brokers log in
+
+    try:
+        return login_between(config, name)
     except ConfigError as error:
         raise StartError(str(error)) from error
 

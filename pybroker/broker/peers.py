@@ -5,6 +5,9 @@ ends when a response is late, cannot be read, or the broker has registered again
 After a failure, no connection of the lane is opened for a pause that grows up to a second. The requests fail at the end of the
 pause, so that no caller needs a pause of its own.
 
+Where the listener wants a login, requests wait for it. When it has to be renewed (KIP-368), those that were sent have their
+responses first, and those that come wait again.
+
 Source: NetworkClient, BrokerBlockingSender.
 """
 
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import socket
 import ssl
@@ -29,6 +33,7 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.api_versions import ApiVersionsRequest
 from pybroker.protocol.schema import schema_of
 from pybroker.replication.peers import REQUEST_MS_MAX
+from pybroker.security.sasl.exchange import SaslError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +42,7 @@ if TYPE_CHECKING:
     from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.metadata.members import BrokerRegistration, Endpoint
     from pybroker.model import BrokerId
+    from pybroker.security.sasl.client_login import ClientLogin, Requests
     from pybroker.security.tls.listener import ListenerTls
 
 logger = logging.getLogger(__name__)
@@ -45,6 +51,10 @@ CONNECT_S: Final = 5.0
 PAUSE_S: Final = (0.05, 0.1, 0.25, 0.5, 1.0)
 """The pauses after failed attempts in a row; the last one holds from then on."""
 API_VERSIONS_VERSION: Final = 3
+SESSION_PART: Final = 0.85
+"""The part of a login's time after which it is renewed, as in Kafka's clients."""
+SESSION_S_MIN: Final = 1.0
+"""The time before which a broker takes another login for a mistake."""
 
 Done = Callable[[Any | None], object]
 
@@ -75,25 +85,32 @@ class BrokerPeers:
         listener: str,
         client_id: str,
         receive_buffer_bytes: int = -1,
+        *,
         tls: ListenerTls | None = None,
+        login: ClientLogin | None = None,
     ) -> None:
-        """Connect to `listener` of each broker, with `tls` if any; `receive_buffer_bytes` of -1 leaves it to the system."""
+        """Connect to `listener` of each broker, with `tls` and `login` if any; `receive_buffer_bytes` of -1 leaves it to the
+        system.
+        """
         self._brokers, self._listener, self._client_id = brokers, listener, client_id
-        self.receive_buffer_bytes, self._tls = receive_buffer_bytes, tls
+        self.receive_buffer_bytes, self._tls, self.login = receive_buffer_bytes, tls, login
         self._lanes: dict[tuple[BrokerId, str], _Lane] = {}
         self._failures: dict[BrokerId, int] = {}
         self._is_closed = False
 
     @classmethod
-    def of(cls, controller: Controller, tls: ListenerTls | None) -> Self:
-        """Return the other brokers of the cluster that a controller has. `tls` is that of the listener for brokers, if any."""
+    def of(cls, controller: Controller, tls: ListenerTls | None, login: ClientLogin | None) -> Self:
+        """Return the other brokers of the cluster that a controller has. `tls` and `login` are those of the listener for brokers,
+        if any.
+        """
         config = controller.static_config
         peers = cls(
             lambda: controller.image.brokers,
             inter_broker_listener(config),
             f"broker-{config.node_id}",
             config.replica_socket_receive_buffer_bytes,
-            tls,
+            tls=tls,
+            login=login,
         )
         controller.subscribe(peers.follow)
         return peers
@@ -178,7 +195,9 @@ class _Lane:
         self._next_s = 0.0  # once it is over: when another connection may be opened
         self._loop = asyncio.get_running_loop()
         self._connection = ClientConnection(self._received, self.close)
-        self._versions: Mapping[int, tuple[int, int]] | None = None  # once the broker has responded to ApiVersions
+        self._versions: Mapping[int, tuple[int, int]] = {}
+        self._may_send = False  # once the broker has responded to ApiVersions, and between logins
+        self._log_in_s = math.inf if peers.login is None else 0.0  # when the next login is due
         self._sent: deque[_Sent] = deque()
         self._waiting: deque[_Waiting] = deque()
         self._correlation_id = 0
@@ -195,17 +214,47 @@ class _Lane:
         if self._is_over:
             self._loop.call_at(self._next_s, done, None)
             return
-        waiting = _Waiting(request, done, self._loop.call_later(timeout_ms / 1000, self.close, "no response in time"))
-        if self._versions is None:
-            self._waiting.append(waiting)
-        else:
-            self._send_known(waiting, self._versions)
+        late = self._loop.call_later(timeout_ms / 1000, self.close, "no response in time")
+        self._waiting.append(_Waiting(request, done, late))
+        self._send_waiting()
 
-    def _send_known(self, waiting: _Waiting, versions: Mapping[int, tuple[int, int]]) -> None:
+    def _send_waiting(self) -> None:
+        """Send what waits, unless a login has to come first."""
+        if not self._may_send:
+            return
+        if self._loop.time() < self._log_in_s:
+            while self._waiting:
+                self._send_known(self._waiting.popleft())
+        elif not self._sent and self._peers.login is not None:
+            self._may_send = False
+            self._log_in(self._peers.login, self._peers.login.requests())
+
+    def _log_in(self, login: ClientLogin, requests: Requests, response: Any | None = None) -> None:
+        """Send the next request of a login, with the response to the one before, until the login is complete."""
+
+        def done(response: Any | None) -> None:
+            if response is None:
+                self.close("it does not let others log in")
+            else:
+                self._log_in(login, requests, response)
+
+        try:
+            request = requests.send(response)
+        except StopIteration as end:
+            self._may_send = True
+            session_s = end.value / 1000
+            self._log_in_s = self._loop.time() + max(session_s * SESSION_PART, SESSION_S_MIN) if session_s else math.inf
+        except SaslError as error:
+            self.close(f"the login as {login.user!r} by {login.mechanism} failed: {error}")
+        else:
+            late = self._loop.call_later(CONNECT_S, self.close, "no response in time")
+            self._send_known(_Waiting(request, done, late))
+
+    def _send_known(self, waiting: _Waiting) -> None:
         """Send a request to a broker whose versions are known."""
         api_key = schema_of(type(waiting.request)).api_key
         assert api_key is not None
-        version = common_version(api_key, versions)
+        version = common_version(api_key, self._versions)
         if version is None:
             level = logging.DEBUG if api_key in self._unsupported else logging.WARNING
             self._unsupported.add(api_key)
@@ -230,7 +279,7 @@ class _Lane:
         if self._is_over:
             return
         self._is_over = True
-        is_idle = self._versions is not None and not self._sent  # as after `connections.max.idle.ms`
+        is_idle = self._may_send and not self._sent  # as after `connections.max.idle.ms`
         pause_s = 0.0 if is_idle or is_expected else self._peers.failed(self._broker_id, self.endpoint, reason, level)
         self._next_s = self._loop.time() + pause_s
         self._opening.cancel()
@@ -270,8 +319,7 @@ class _Lane:
             self.close(f"ApiVersions has the error code {response.error_code}")
             return
         self._versions = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
-        while self._waiting:
-            self._send_known(self._waiting.popleft(), self._versions)
+        self._may_send = True
 
     def _send(self, waiting: _Waiting, version: int) -> None:
         """Send a request in a version. Raises EncodeError."""
@@ -298,6 +346,8 @@ class _Lane:
             return
         self._sent.popleft()
         sent.waiting.late.cancel()
-        if self._versions is not None:  # not for ApiVersions alone, which a broker whose other responses fail may send well
+        if self._may_send:  # not for ApiVersions alone, which a broker whose other responses fail may send well
             self._peers.reached(self._broker_id, self.endpoint)
         sent.waiting.done(response)
+        if self._waiting:
+            self._send_waiting()

@@ -259,6 +259,7 @@ class BrokerConfig(BaseSettings):
     replica_socket_timeout_ms: int
     request_timeout_ms: int
     sasl_enabled_mechanisms: tuple[str, ...]
+    sasl_mechanism_inter_broker_protocol: str
     sasl_server_max_receive_size: int
     security_inter_broker_protocol: str
     socket_listen_backlog_size: int

@@ -1,4 +1,4 @@
-"""The table of broker properties, part four: the logins of clients.
+"""The table of broker properties, part four: logins.
 
 Source: BrokerSecurityConfigs, SaslConfigs.
 """
@@ -14,6 +14,12 @@ SASL_SETTINGS: Final = (
         "sasl.enabled.mechanisms", Kind.LIST, ("GSSAPI",),
         "The mechanisms by which clients log in at SASL_PLAINTEXT and SASL_SSL listeners: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512,"
         " OAUTHBEARER. (Kafka's default is not supported: such a listener needs this setting.)",
+    ),
+    Setting(
+        "sasl.mechanism.inter.broker.protocol", Kind.STRING, "GSSAPI",
+        "The mechanism by which the brokers of a cluster log in at each other, if their listener is SASL_PLAINTEXT or SASL_SSL:"
+        " one of that listener's, with username and password in listener.name.LISTENER.MECHANISM.sasl.jaas.config. (Kafka's"
+        " default is not supported: such brokers need this setting.)",
     ),
     Setting(
         "sasl.server.max.receive.size", Kind.INT, 524_288,

@@ -114,7 +114,6 @@ sasl.login.refresh.window.jitter double 0.05
 sasl.login.retry.backoff.max.ms long 10000
 sasl.login.retry.backoff.ms long 100
 sasl.mechanism.controller.protocol string GSSAPI
-sasl.mechanism.inter.broker.protocol string GSSAPI
 sasl.oauthbearer.clock.skew.seconds int 30
 sasl.oauthbearer.expected.audience list null
 sasl.oauthbearer.expected.issuer string null

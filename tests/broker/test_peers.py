@@ -94,6 +94,10 @@ class Peer:
             self.ended += 1
         writer.close()
 
+    def write(self, response: bytes) -> None:
+        """Send a response on the newest connection."""
+        self._writers[-1].write(response)
+
     def heartbeats(self) -> list[tuple[int, int]]:
         """Return the connection and the number of each."""
         return [(one, request.generation_id) for one, header, request in self.requests if header.api_key == ApiKey.HEARTBEAT]

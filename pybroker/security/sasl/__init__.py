@@ -1,4 +1,4 @@
-"""The logins of clients by SASL: mechanisms and the server's part of their exchanges, as rules on bytes.
+"""Logins by SASL: mechanisms, and the parts of the server and of the client in their exchanges, as rules on bytes.
 
 login                the login of one connection: what fits when, and what a login ends with
 exchange             what the mechanisms have in common, and their errors
@@ -6,6 +6,8 @@ plain                PLAIN
 scram, scram_credentials       SCRAM-SHA-256 and SCRAM-SHA-512
 token_logins         SCRAM with a delegation token
 offers               what each listener offers, as the configuration has it
+client_exchange      the client's part of the mechanisms
+client_login         how brokers log in at each other, and our commands at a broker
 jaas                 the syntax of Kafka's login modules
 failures             one log line for a login that failed
 

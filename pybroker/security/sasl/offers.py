@@ -28,7 +28,7 @@ REAUTH: Final = "connections.max.reauth.ms"
 JAAS: Final = "sasl.jaas.config"
 HIDDEN: Final = "[hidden]"
 
-_MODULES: Final = {plain.NAME: plain.MODULE, **dict.fromkeys(MECHANISMS, scram.MODULE)}
+MODULES: Final = {plain.NAME: plain.MODULE, **dict.fromkeys(MECHANISMS, scram.MODULE)}
 """The login module of each mechanism."""
 
 
@@ -41,15 +41,21 @@ def offers(config: BrokerConfig, users: Users) -> dict[str, Offer]:
     }
 
 
-def _offer(config: BrokerConfig, listener: str, users: Users) -> Offer:
+def names_of(config: BrokerConfig, listener: str) -> tuple[str, ...]:
+    """Return the names of a listener's mechanisms. Raises ConfigError."""
     names = value_of(config, listener, ENABLED)
     assert isinstance(names, tuple)
+    return names
+
+
+def _offer(config: BrokerConfig, listener: str, users: Users) -> Offer:
+    names = names_of(config, listener)
     key = key_of(listener, ENABLED) if text_of(config, listener, ENABLED) is not None else ENABLED
     if not names:
         raise ConfigError(key, "", f"names no mechanism, which the listener {listener} needs")
     for name in names:
-        if name not in _MODULES:
-            known = ", ".join(_MODULES)
+        if name not in MODULES:
+            known = ", ".join(MODULES)
             raise ConfigError(key, ",".join(names), f"{name} is not supported; the listener {listener} can have {known}")
     return Offer(
         {name: _mechanism(config, listener, name, users) for name in names},
@@ -73,10 +79,15 @@ def _mechanism(config: BrokerConfig, listener: str, name: str, users: Users) -> 
 
 def login_module(config: BrokerConfig, listener: str, mechanism: str) -> LoginModule:
     """Return the login module of a listener's mechanism. Raises ConfigError."""
-    key, wanted = key_of(listener, JAAS, mechanism), _MODULES[mechanism]
-    text = text_of(config, listener, JAAS, mechanism)
+    key, text = key_of(listener, JAAS, mechanism), text_of(config, listener, JAAS, mechanism)
     if text is None:
-        raise ConfigError(key, "", f"is not set: {mechanism} at the listener {listener} needs {wanted} required ...;")
+        raise ConfigError(key, "", f"is not set: {mechanism} at the listener {listener} needs {MODULES[mechanism]} required ...;")
+    return module_of(key, text, mechanism)
+
+
+def module_of(key: str, text: str, mechanism: str) -> LoginModule:
+    """Return the login module of a property that is for one mechanism. Raises ConfigError."""
+    wanted = MODULES[mechanism]
     try:
         modules = parse_modules(text)
     except JaasError as error:

@@ -37,7 +37,9 @@ _FIRST: Final = re.compile(
 _FINAL: Final = re.compile(
     rf"(?P<unproved>c=(?P<channel>[A-Za-z0-9/+=]+),r=(?P<nonce>[!-+\--~]+){_EXTENSIONS}),p=(?P<proof>[A-Za-z0-9/+=]+)"
 )
-_KAFKAS_CHANNEL: Final = b64encode(b"n,,").decode()
+HEADER: Final = "n,,"
+"""The beginning of a client's first message that has no authorization id."""
+CHANNEL_TEXT: Final = b64encode(HEADER.encode()).decode()
 """The channel in the last message of Kafka's client, whatever its first message begins with."""
 
 
@@ -106,7 +108,7 @@ class ScramExchange:
             found = None
         self._credential = credential = found or _of_unknown(mechanism, users, self.user)
         self._nonce = match["nonce"] + self._scram.new_nonce()
-        self._channels = (_KAFKAS_CHANNEL, b64encode(match["header"].encode()).decode())
+        self._channels = (CHANNEL_TEXT, b64encode(match["header"].encode()).decode())
         response = f"r={self._nonce},s={b64encode(credential.salt).decode()},i={credential.iterations}"
         self._messages = f"{match['bare']},{response}"
         return response
@@ -138,6 +140,11 @@ def _is_by_token(extensions: str) -> bool:
     """Return whether the user is a delegation token's id. Other extensions are ignored, as in Kafka."""
     fields = dict(one.split("=", 1) for one in extensions.split(",")[1:])
     return fields.get(TOKEN_AUTH, "").lower() == "true"
+
+
+def escaped(name: str) -> str:
+    """Return a user's name as a message has it."""
+    return name.replace("=", "=3D").replace(",", "=2C")
 
 
 def _unescaped(name: str) -> str:

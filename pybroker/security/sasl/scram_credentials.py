@@ -36,6 +36,10 @@ class ScramMechanism(NamedTuple):
         """Return Hi of RFC 5802: several ms of work. As in Kafka, the password is not prepared otherwise than as UTF-8."""
         return hashlib.pbkdf2_hmac(self.hash_name, password.encode(), salt, iterations)
 
+    def client_key(self, salted_password: bytes) -> bytes:
+        """Return ClientKey of RFC 5802."""
+        return self.hmac(salted_password, b"Client Key")
+
 
 SHA_256: Final = ScramMechanism("SCRAM-SHA-256", 1, "sha256")
 SHA_512: Final = ScramMechanism("SCRAM-SHA-512", 2, "sha512")
@@ -73,5 +77,5 @@ def decode(text: str) -> Credential:
 
 def of_salted_password(mechanism: ScramMechanism, salted_password: bytes, salt: bytes, iterations: int) -> Credential:
     """Return the credential of a salted password, as a client sends it."""
-    stored_key = mechanism.hash(mechanism.hmac(salted_password, b"Client Key"))
+    stored_key = mechanism.hash(mechanism.client_key(salted_password))
     return Credential(salt, stored_key, mechanism.hmac(salted_password, b"Server Key"), iterations)
