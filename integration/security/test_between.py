@@ -119,12 +119,16 @@ def test_clients_work_while_brokers_log_in_again_and_die(brokers: SeveralBrokers
         process = brokers.pids()[number]
         brokers.kill(number)
         write(brokers.bootstrap, b"after %d" % number)
-        until(lambda before=process, of=number: brokers.pids()[of] != before, "the broker starts again", WAIT_S)
+        until(partial(is_other, brokers, number, process), "the broker starts again", WAIT_S)
         each_broker(brokers, lambda asked: acls_of_carol(asked) == 3, "the ACLs are there")
         each_broker(brokers, is_whole, "all replicas are in sync")
     assert read(brokers.bootstrap, len(values) * PARTITIONS) == values
     for line in ("login has ended", "whose login", "login as", "Denied", SECRET):
         assert line not in brokers.log_text
+
+
+def is_other(brokers: SeveralBrokers, number: int, process: int) -> bool:
+    return brokers.pids()[number] != process
 
 
 def is_whole(admin: AdminClient) -> bool:

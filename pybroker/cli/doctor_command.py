@@ -24,7 +24,12 @@ def _address(_context: click.Context, _parameter: click.Parameter, text: str) ->
 @click.option(
     "--timeout", "timeout_s", type=click.FloatRange(0.1, 600), default=5.0, show_default=True, help="Seconds for each step."
 )
-def command(address: tuple[str, int], timeout_s: float) -> None:
+@click.option(
+    "--command-config",
+    type=click.Path(dir_okay=False),
+    help="A Java client's properties, with its security.protocol, ssl.* and sasl.*.",
+)
+def command(address: tuple[str, int], timeout_s: float, command_config: str | None) -> None:
     """Report why a client on this machine can or cannot use the broker at HOST:PORT.
 
     The broker may be pybroker or Apache Kafka. The command also names partitions without a leader or with replicas that are not
@@ -32,6 +37,12 @@ def command(address: tuple[str, int], timeout_s: float) -> None:
     """
     from pybroker.doctor.examine import examine
     from pybroker.doctor.look import look
+    from pybroker.tools.errors import CommandError
+    from pybroker.tools.target import client_properties, security_of
 
-    if not examine(*address, functools.partial(look, timeout_s=timeout_s), click.echo, timeout_s):
+    try:
+        security = security_of(client_properties(command_config))
+    except CommandError as error:
+        raise click.ClickException(str(error)) from error
+    if not examine(*address, functools.partial(look, timeout_s=timeout_s, security=security), click.echo, timeout_s):
         raise click.exceptions.Exit(1)

@@ -3,6 +3,7 @@
 frames          requests and responses as bytes over one socket, and a reader of those bytes
 requests        the version and the bytes of a request, for a broker's own connections, too
 connection      messages by the codec: which versions a broker serves, requests in flight, the response to each
+security        TLS and logins, as a client's properties have them
 errors          what can go wrong
 address         parses HOST:PORT
 

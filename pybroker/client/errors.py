@@ -24,6 +24,10 @@ class SilentError(ClientError):
     """No response came in time."""
 
 
+class LoginError(ClientError):
+    """The server does not let the client log in."""
+
+
 class ProtocolError(ClientError):
     """The server does not speak Kafka's protocol, breaks it, or shares no version with this client."""
 

@@ -22,6 +22,8 @@ def attempt(address: str, failure: Failure | None) -> str:
 
 def outcome(found: Look) -> Iterator[str]:
     """Yield what responds at an address, or what is there instead."""
+    if found.refusal:
+        yield f"does not let this client in: {found.refusal}"
     if found.instead is not None:
         login = f": {', '.join(found.mechanisms)}" if found.mechanisms else ""
         yield f"there is {found.instead.value}{login}"
@@ -36,6 +38,8 @@ def bootstrap_problem(found: Look) -> str | None:
         return f"The name {found.host} does not resolve on this machine. {_OWN_NAMES}"
     if not found.connects:
         return f"{found} {_why(found)}. {_NO_CONNECTION[_failure(found)]}"
+    if found.refusal:
+        return f"The broker at {found} does not let this client in: {found.refusal}."
     if found.instead is not None:
         return f"There is {found.instead.value} at {found}. {_THERE_IS[found.instead]}"
     assert found.response is not None
@@ -100,6 +104,8 @@ def _wrong(response: BrokerResponse, broker: Broker, found: Look) -> str | None:
         return f"and the name {found.host} does not resolve on this machine"
     if not found.connects:
         return f"and that {_why(found)}"
+    if found.refusal:
+        return f"and it does not let this client in: {found.refusal}"
     if found.instead is not None:
         return f"and there is {found.instead.value}"
     there = found.response

@@ -100,6 +100,7 @@ class Look:
         response: the response of the first address with a connection.
         instead: what is there, where there is no response.
         mechanisms: the mechanisms of the login that is wanted.
+        refusal: why TLS, or the login, of this client fails there; empty where it does not.
     """
 
     host: str
@@ -109,6 +110,7 @@ class Look:
     response: BrokerResponse | None = None
     instead: Instead | None = None
     mechanisms: tuple[str, ...] = ()
+    refusal: str = ""
 
     @property
     def connects(self) -> bool:

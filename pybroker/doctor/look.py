@@ -6,11 +6,11 @@ import errno
 import queue
 import socket
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from pybroker.client.connection import Connection
-from pybroker.client.errors import ClientError, ClosedError, SilentError
+from pybroker.client.errors import ClientError, ClosedError, LoginError, SilentError, reason_of
 from pybroker.client.frames import DAMAGE, Frames, Reader
 from pybroker.doctor.advice import attempt, outcome
 from pybroker.doctor.findings import Broker, BrokerResponse, Failure, Instead, Look, Software
@@ -24,6 +24,7 @@ from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequest
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pybroker.client.security import Security
     from pybroker.doctor.examine import Report
 
 _BROKER_RESOURCE: Final = 4
@@ -51,7 +52,7 @@ class _Connected:
     report: Report
 
 
-def look(host: str, port: int, report: Report, timeout_s: float) -> Look:
+def look(host: str, port: int, report: Report, timeout_s: float, security: Security | None = None) -> Look:
     """Look what is at host:port, and report it step by step. Blocks; each step takes at most `timeout_s`."""
     found = Look(host, port)
     try:
@@ -77,7 +78,7 @@ def look(host: str, port: int, report: Report, timeout_s: float) -> Look:
             connected.close()
     if first is not None:
         with first.socket:
-            _converse(found, first)
+            _converse_securely(found, first, security)
         for line in outcome(found):
             report(line)
     return found
@@ -130,8 +131,20 @@ def _frames(connected: socket.socket, at: _Connected) -> Frames:
     )
 
 
-def _converse(found: Look, at: _Connected) -> None:
-    connection = Connection(_frames(at.socket, at))
+def _converse_securely(found: Look, at: _Connected, security: Security | None) -> None:
+    if security is None:
+        _converse(found, at)
+        return
+    try:
+        with security.over(at.socket, found.host) as connected:
+            _converse(found, replace(at, socket=connected), security)
+    except OSError as error:  # ssl's are such errors
+        found.refusal = f"the TLS handshake failed: {getattr(error, 'verify_message', '') or reason_of(error)}"
+
+
+def _converse(found: Look, at: _Connected, security: Security | None = None) -> None:
+    frames = _frames(at.socket, at)
+    connection = Connection(frames)
     at.report("asking which APIs it serves")
     try:
         connection.ask_versions(0)  # every broker since 0.10 knows this version
@@ -141,7 +154,12 @@ def _converse(found: Look, at: _Connected) -> None:
             found.instead = _probe(at, _what_came(error, at)) or found.instead
         return
     try:
+        if security is not None:
+            at.report("TLS and login as the client's properties have them")
+            security.log_in(frames)
         found.response = _response(connection)
+    except LoginError as error:
+        found.refusal = str(error)
     except ClientError as error:
         at.report(f"{_what_came(error, at)} to Metadata; asking whether it wants a login")
         found.mechanisms = _mechanisms(at)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pybroker import extras
 from pybroker.tools.errors import NOT_SUPPORTED, CommandError
-from pybroker.tools.target import check_security, properties_of
+from pybroker.tools.target import properties_of
 
 if TYPE_CHECKING:
     from pybroker.tools.options import Options
@@ -48,6 +48,8 @@ TLS_STORES: Final = {
 }  # fmt: skip
 """Settings of stores, whose names are others in librdkafka."""
 
+JAAS: Final = "sasl.jaas.config"
+
 CRITICAL: Final = 2
 """The level up to which librdkafka logs by itself; `Troubles` reports the rest."""
 SILENCE_S: Final = 10.0
@@ -72,11 +74,10 @@ def given_properties(options: Options, files: Iterable[str], given: Iterable[str
 
 
 def librdkafka_of(tool: str, properties: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings for librdkafka. Raises CommandError for a client that wants to log in."""
-    check_security(dict(properties))
-    settings: dict[str, Any] = _tls_of(properties)
+    """Return the settings for librdkafka. Raises CommandError."""
+    settings: dict[str, Any] = _tls_of(properties) | _login_of(properties)
     for name, value in properties.items():
-        if name in TLS_STORES:
+        if name in TLS_STORES or name == JAAS:
             continue
         if name in WITHOUT_MEANING:
             print(f"WARN {tool}: {name} has no meaning for this client and is ignored", file=sys.stderr)
@@ -103,6 +104,20 @@ def _tls_of(properties: Mapping[str, str]) -> dict[str, Any]:
         else:
             settings["ssl.keystore.location"] = keys
     return settings
+
+
+def _login_of(properties: Mapping[str, str]) -> dict[str, Any]:
+    """Return the user and the password of a Java client's login module. Raises CommandError for one that cannot be read."""
+    if JAAS not in properties:
+        return {}
+    from pybroker.config.setting import ConfigError
+    from pybroker.security.sasl.client_login import user_of_client
+
+    try:
+        user, password = user_of_client(properties)
+    except ConfigError as error:
+        raise CommandError(str(error)) from error
+    return {"sasl.username": user, "sasl.password": password}
 
 
 def _scaled(name: str, value: str, units: int) -> int:

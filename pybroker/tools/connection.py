@@ -7,13 +7,13 @@ import sys
 import time
 
 from pybroker.client.address import parse_address
-from pybroker.client.errors import ClientError, reason_of
+from pybroker.client.errors import ClientError, LoginError, reason_of
 from pybroker.client.frames import Frames
 from pybroker.tools.errors import CommandError
 
 TYPE_CHECKING = False  # `typing` is slow to import
 if TYPE_CHECKING:
-    from ssl import SSLContext
+    from pybroker.client.security import Security
 
 API_VERSIONS = 18
 CLIENT_ID = "pybroker-commands"
@@ -41,14 +41,14 @@ def connect(
     *,
     wait_s: float = WAIT_S,
     response_s: float = RESPONSE_S,
-    tls: SSLContext | None = None,
+    security: Security | None = None,
 ) -> Frames:
     """Return a connection to the first server that responds, trying again until `wait_s` is over.
 
     A container's published port takes connections before the broker does, so a connection counts only when the broker has
     responded to a request. A name that does not resolve yet is waited for too, because a container's name resolves only once it
     runs. One line on stderr reports that the command waits, and for what. Raises ClientError, and CommandError when no name
-    resolves.
+    resolves, or when the client may not log in.
     """
     end = time.monotonic() + wait_s
     backoff_s = BACKOFF_S
@@ -59,9 +59,11 @@ def connect(
         is_resolved = False
         for host, port in bootstrap:
             try:
-                return _greeted(host, port, attempt_s=attempt_s, response_s=response_s, tls=tls)
+                return _greeted(host, port, attempt_s=attempt_s, response_s=response_s, security=security)
             except socket.gaierror as error:
                 reasons.append(f"{host}:{port}: {reason_of(error)}")
+            except LoginError as error:
+                raise CommandError(f"{host}:{port}: {error}") from error
             except (OSError, ClientError) as error:
                 is_resolved = True
                 reasons.append(f"{host}:{port}: {reason_of(error)}")
@@ -78,14 +80,16 @@ def connect(
         attempt_s = min(response_s, max(BACKOFF_MAX_S, left_s))
 
 
-def _greeted(host: str, port: int, *, attempt_s: float, response_s: float, tls: SSLContext | None) -> Frames:
-    """Return a connection that has responded to ApiVersions v0. Raises OSError and ClientError."""
+def _greeted(host: str, port: int, *, attempt_s: float, response_s: float, security: Security | None) -> Frames:
+    """Return a connection that has responded to ApiVersions v0, after a login if there is one. Raises OSError and ClientError."""
     connected = socket.create_connection((_encoded(host), port), attempt_s)  # type: ignore[arg-type]  # bytes do
-    if tls is not None:
-        connected = tls.wrap_socket(connected, server_hostname=host)
+    if security is not None:
+        connected = security.over(connected, host)
     connection = Frames(connected, address=f"{host}:{port}", client_id=CLIENT_ID)
     try:
         connection.ask(API_VERSIONS, version=0)
+        if security is not None:
+            security.log_in(connection)
     except ClientError:
         connection.close()
         raise

@@ -8,7 +8,7 @@ import sys
 from pybroker.client.errors import ClientError
 from pybroker.client.frames import Frames  # noqa: TC001  `typing` is slow to import
 from pybroker.tools.connection import RESPONSE_S, WAIT_S, connect, servers
-from pybroker.tools.errors import NOT_SUPPORTED, CommandError, not_supported
+from pybroker.tools.errors import NOT_SUPPORTED, CommandError
 from pybroker.tools.options import VALUE, Options
 
 BOOTSTRAP_VARIABLE = "PYBROKER_BOOTSTRAP"
@@ -16,7 +16,7 @@ READY_VARIABLE, READY_FILE = "PYBROKER_READY_FILE", "/tmp/pybroker-ready"  # noq
 
 TYPE_CHECKING = False  # `typing` is slow to import
 if TYPE_CHECKING:
-    from ssl import SSLContext
+    from pybroker.client.security import Security
 
 OPTIONS = {"bootstrap-server": VALUE, "command-config": VALUE, "zookeeper": VALUE, "version": "", "help": ""}
 """The options of every command of an administrator."""
@@ -28,20 +28,20 @@ class Target:
     def __init__(self, bootstrap: str, properties: dict[str, str]) -> None:
         self.bootstrap, self.properties = bootstrap, properties
         self.servers = servers(bootstrap)
-        self.tls = tls_of(properties)
+        self.security = security_of(properties)
 
     def connect(self, *, wait_s: float | None = None, response_s: float | None = None) -> Frames:
         """Return a connection to one of the brokers. Raises ClientError and CommandError."""
         request_s = self._seconds("request.timeout.ms", RESPONSE_S) if response_s is None else response_s
         if wait_s is None:
             wait_s = self._seconds("default.api.timeout.ms", WAIT_S)
-        return connect(self.servers, wait_s=wait_s, response_s=request_s, tls=self.tls)
+        return connect(self.servers, wait_s=wait_s, response_s=request_s, security=self.security)
 
     def connect_to(self, host: str, port: int) -> Frames:
         """Return a connection to a broker that the cluster has named, without a second attempt. Raises ClientError."""
         try:
             response_s = self._seconds("request.timeout.ms", RESPONSE_S)
-            return connect([(host, port)], wait_s=0, response_s=response_s, tls=self.tls)
+            return connect([(host, port)], wait_s=0, response_s=response_s, security=self.security)
         except CommandError as error:  # its name does not resolve
             raise ClientError(str(error)) from error
 
@@ -108,10 +108,8 @@ def _of_this_container() -> str | None:
 
 
 def client_properties(path: str | None) -> dict[str, str]:
-    """Read a client's properties file. Raises CommandError, also for a client that wants to log in."""
-    found = {} if path is None else properties_of(path)
-    check_security(found)
-    return found
+    """Read a client's properties file. Raises CommandError."""
+    return {} if path is None else properties_of(path)
 
 
 def properties_of(path: str) -> dict[str, str]:
@@ -127,22 +125,14 @@ def properties_of(path: str) -> dict[str, str]:
         raise CommandError(f"{path}: {error}") from error
 
 
-def check_security(properties: dict[str, str]) -> None:
-    """Raise CommandError for a client that wants a protocol other than PLAINTEXT and SSL."""
-    protocol = properties.get("security.protocol", "PLAINTEXT")
-    if protocol.upper() not in ("PLAINTEXT", "SSL"):
-        raise not_supported(f"security.protocol={protocol}", "these commands do not log in")
-
-
-def tls_of(properties: dict[str, str]) -> SSLContext | None:
-    """Return the context of a client with TLS; None for a client without. Raises CommandError for stores that cannot be read."""
-    if properties.get("security.protocol", "").upper() != "SSL":
+def security_of(properties: dict[str, str]) -> Security | None:
+    """Return how the client's connections are secured; None if they are not. Raises CommandError."""
+    if properties.get("security.protocol", "PLAINTEXT").upper() == "PLAINTEXT":
         return None
+    from pybroker.client import security
     from pybroker.config.setting import ConfigError
-    from pybroker.security.tls.contexts import client_context
-    from pybroker.security.tls.settings import settings_of_client
 
     try:
-        return client_context(settings_of_client(properties))
+        return security.security_of(properties)
     except ConfigError as error:
         raise CommandError(str(error)) from error

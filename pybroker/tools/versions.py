@@ -47,7 +47,7 @@ def _versions_of(broker: Broker, first: Frames, target: Target) -> str:
     try:
         if target.servers == [address]:
             return described(api_versions(first))
-        with connect([address], wait_s=0, response_s=RESPONSE_S, tls=target.tls) as connection:
+        with connect([address], wait_s=0, response_s=RESPONSE_S, security=target.security) as connection:
             return described(api_versions(connection))
     except (CommandError, ClientError) as error:
         return f"ERROR: {error}"

@@ -28,9 +28,14 @@ def test_assignors_are_named_by_their_classes() -> None:
     assert librdkafka_of("toy", {name: classes}) == {name: "range,cooperative-sticky"}
 
 
-def test_security_is_refused() -> None:
-    with pytest.raises(CommandError, match=r"security\.protocol=sasl_ssl is not supported: these commands do not log in"):
-        librdkafka_of("toy", {"security.protocol": "sasl_ssl"})
+def test_a_login_module_is_a_user_and_a_password() -> None:
+    module = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="a=b";'
+    given = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
+    wanted = given | {"sasl.username": "alice", "sasl.password": "a=b"}
+    assert librdkafka_of("toy", given | {"sasl.jaas.config": module}) == wanted
+    with pytest.raises(CommandError, match=r"sasl\.jaas\.config=\[hidden\]: is no login module") as refused:
+        librdkafka_of("toy", given | {"sasl.jaas.config": module.removesuffix(";")})
+    assert "a=b" not in str(refused.value)
 
 
 def test_pairs() -> None:

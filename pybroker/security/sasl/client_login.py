@@ -83,16 +83,27 @@ def login_between(config: BrokerConfig, listener: str) -> ClientLogin:
 
 def login_of_client(properties: Mapping[str, str]) -> ClientLogin:
     """Return how a client with these properties logs in. Raises ConfigError."""
+    return _login(*_of_client(properties))
+
+
+def user_of_client(properties: Mapping[str, str]) -> tuple[str, str]:
+    """Return the user and the password by which a client with these properties logs in. Raises ConfigError."""
+    _, key, module = _of_client(properties)
+    return _user_and_password(key, module)
+
+
+def _of_client(properties: Mapping[str, str]) -> tuple[str, str, LoginModule]:
+    """Return the mechanism, the key of the login module, and the module. Raises ConfigError."""
     mechanism, text = properties.get(MECHANISM, "GSSAPI").strip(), properties.get(JAAS)
     if mechanism not in MODULES:
         raise ConfigError(MECHANISM, mechanism, f"must be one of {', '.join(MODULES)}")
     if text is None:
         raise ConfigError(JAAS, "", f"is not set: {mechanism} needs {MODULES[mechanism]} required ...;")
-    return _login(mechanism, JAAS, module_of(JAAS, text, mechanism))
+    return mechanism, JAAS, module_of(JAAS, text, mechanism)
 
 
-def user_and_password(key: str, module: LoginModule) -> tuple[str, str]:
-    """Return the options of a login module that a client needs; `key` is that of the property. Raises ConfigError."""
+def _user_and_password(key: str, module: LoginModule) -> tuple[str, str]:
+    """Return the options of a login module that a client needs; `key` is the name of the property. Raises ConfigError."""
     user, password = module.options.get("username"), module.options.get("password")
     if not user or not password:
         raise ConfigError(key, HIDDEN, 'needs username="..." and password="..." in its login module for a login as a client')
@@ -100,7 +111,7 @@ def user_and_password(key: str, module: LoginModule) -> tuple[str, str]:
 
 
 def _login(mechanism: str, key: str, module: LoginModule) -> ClientLogin:
-    user, password = user_and_password(key, module)
+    user, password = _user_and_password(key, module)
     if mechanism == plain.NAME:
         return ClientLogin(mechanism, user, partial(plain_tokens, user, password))
     scram = MECHANISMS[mechanism]
