@@ -17,6 +17,7 @@ load                 joins all sources of a broker's configuration
 properties           the syntax of Java's .properties files
 environment          `KAFKA_*` variables
 broker               BrokerConfig: one typed attribute for each property
+checks               properties that must fit each other
 topic                TopicConfig: a topic's own settings over the broker's
 http_listeners       the syntax of `metrics.listener` and `pybroker.admin.listener`
 listeners            the syntax of `listeners` and of the properties that belong to it
