@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pybroker.tools.errors import NOT_SUPPORTED, CommandError
-from pybroker.tools.target import BOOTSTRAP_VARIABLE, Target, check_security, properties_of
+from pybroker.tools.target import BOOTSTRAP_VARIABLE, Target, properties_of
 
 PROFILE_VARIABLE: Final = "PYBROKER_PROFILE"
 FILE_VARIABLE: Final = "PYBROKER_PROFILES"
@@ -62,7 +62,6 @@ def target_of(
         properties = _profile(profiles_file(environment), profile)
     if command_config is not None:
         properties |= properties_of(command_config)
-    check_security(properties)
     if timeout_s is not None:
         properties[RESPONSE] = str(round(timeout_s * 1000))
     properties.setdefault(WAIT, "0")
