@@ -40,7 +40,7 @@ ifndef SEED
 SEED := $(shell date +%s)
 endif
 
-.PHONY: run test engine bring spark-classes check native unit pure conformance integration spark random sanitize containers image container-lock environment wheel clean
+.PHONY: run test engine bring spark-classes check native unit pure conformance integration spark random sanitize containers image container-lock sbom audit environment wheel clean
 
 run: $(VENV)/.run  ## a broker on 127.0.0.1:9092, its data under ./data
 	$(BIN)/pybroker start --data-dir data
@@ -103,6 +103,12 @@ image:  ## the container image, and what it weighs
 container-lock: $(VENV)/.containers  ## pin the images' dependencies again: the newest versions, with their hashes
 	$(BIN)/python -m testing.containers.lock
 
+sbom: $(VENV)/.audit  ## the bill of materials of the image's packages, as build/sbom.json
+	$(BIN)/python -m testing.containers.packages sbom
+
+audit: $(VENV)/.audit  ## whether PyPI knows vulnerabilities of the image's packages
+	$(BIN)/python -m testing.containers.packages audit
+
 environment: $(VENV)/.test  ## what the tests and benchmarks need, in .venv, the native parts built in place
 	$(COMPILE)
 
@@ -127,6 +133,11 @@ $(VENV)/.test: $(VENV)/.unit
 
 $(VENV)/.containers: $(VENV)/.test
 	$(call INSTALL_MANY,--group containers,what the container tests need)
+	touch $@
+
+$(VENV)/.audit: $(VENV)/bin/python pyproject.toml
+	@echo "Installing into $(VENV): what makes a bill of materials, and looks for vulnerabilities"
+	$(BIN)/python -m pip install --quiet --group audit
 	touch $@
 
 wheel: $(VENV)/bin/python  ## a source distribution, of that a wheel with the native parts, and a broker's modules from it in a fresh environment

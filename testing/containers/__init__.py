@@ -9,4 +9,5 @@ docker_api          the variables by which programs find the engine
 rootless            podman as an ordinary user
 podman_with_checks  podman on a machine without systemd
 lock, wheels        pin what the images install, and check that it is published for other processors
+packages            their bill of materials, and whether vulnerabilities of them are known
 """
