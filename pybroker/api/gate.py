@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pybroker.clock import Clock
     from pybroker.network.context import ConnectionContext, EncodedResponse, RequestHandler
     from pybroker.network.gate import Guarded
-    from pybroker.security.sasl.failures import FailureLog
+    from pybroker.security.failures import FailureLog
 
 LINGER_S: Final = 0.1
 """How long a connection is open after the response to a failure. Some clients do not read a response whose end is there, too."""
@@ -120,7 +120,8 @@ class Gate:
             self._let_in(context, login)
         elif login.state == State.FAILED:
             self.failed += 1
-            self._failures.add(context.peer_host, context, user=login.given_user, reason=login.failure)
+            named = f" as {login.given_user[:100]!r}" if login.given_user else ""
+            self._failures.add(context.peer_host, f"Closing {context}, whose login{named} failed: {login.failure}")
             return self._end(context, response)
         return response
 

@@ -8,6 +8,7 @@ Source: the MBeans of Kafka that the usual rules of the JMX exporter turn into t
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final, Protocol
 
 from pybroker import native
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from pybroker.metrics.broker_metrics import BrokerMetrics, Number
     from pybroker.model import BrokerId, TopicPartition
     from pybroker.network.counters import ListenerCounters
-    from pybroker.network.gate import Gate
     from pybroker.network.server import SocketServer
     from pybroker.purgatory.purgatory import Purgatory
     from pybroker.replication.delayed_produce import ProducePurgatory
@@ -123,18 +123,26 @@ def register_network(metrics: BrokerMetrics, server: SocketServer) -> None:
 
 
 def _register_logins(metrics: BrokerMetrics, server: SocketServer, prefix: str) -> None:
-    """Register the logins at each SASL listener; without such a listener they have no values."""
+    """Register the logins and handshakes at each listener with SASL or TLS; without such a listener they have no values."""
 
-    def by_gate(read: Callable[[Gate], int]) -> Callable[[], Mapping[tuple[str, ...], Number]]:
-        return lambda: {(name,): read(gate) for name, gate in server.gates.items()}
+    def successful() -> Mapping[tuple[str, ...], Number]:
+        alone: dict[tuple[str, ...], Number] = {(name,): one.completed for name, one in server.handshakes.items()}
+        return alone | {(name,): gate.completed for name, gate in server.gates.items()}
 
-    labels = ("listener",)
+    def failed() -> Mapping[tuple[str, ...], Number]:
+        counts: Counter[tuple[str, ...]] = Counter({(name,): one.failed for name, one in server.handshakes.items()})
+        counts.update({(name,): gate.failed for name, gate in server.gates.items()})
+        return counts
+
+    def expired() -> Mapping[tuple[str, ...], Number]:
+        return {(name,): gate.expired for name, gate in server.gates.items()}
+
     for name, text, read in (
-        ("successful_authentication_total", "Logins, those of connections that log in again included", lambda one: one.completed),
-        ("failed_authentication_total", "Logins that failed", lambda one: one.failed),
-        ("expired_connections_killed_total", "Connections closed because their logins had ended", lambda one: one.expired),
+        ("successful_authentication_total", "Clients let in, those that logged in again included", successful),
+        ("failed_authentication_total", "Logins and TLS handshakes that failed", failed),
+        ("expired_connections_killed_total", "Connections closed because their logins had ended", expired),
     ):
-        metrics.labelled_counter(f"{prefix}_{name}", text, labels, by_gate(read))
+        metrics.labelled_counter(f"{prefix}_{name}", text, ("listener",), read)
 
 
 def register_free_memory(metrics: BrokerMetrics, memory: FreeMemory | None) -> None:

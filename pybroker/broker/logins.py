@@ -61,9 +61,9 @@ def gates_of(
     if not offers:
         return {}
     from pybroker.api.gate import Gate  # noqa: PLC0415  as above
-    from pybroker.security.sasl.failures import FailureLog  # noqa: PLC0415
+    from pybroker.security.failures import FailureLog  # noqa: PLC0415
 
-    config, failures = current(), FailureLog(clock)
+    config, failures = current(), FailureLog(clock.monotonic_ms)
     bytes_max = config.sasl_server_max_receive_size
     if not 0 < bytes_max <= config.socket_request_max_bytes:
         bytes_max = config.socket_request_max_bytes

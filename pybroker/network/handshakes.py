@@ -4,7 +4,8 @@ A connection in its handshake is no connection of the server yet, and counts as 
 place under `max.connections`. When clients wait for a place, handshakes that have lasted for GRACE_MS are given up first,
 the oldest first. So slow handshakes keep no client out that does its own in time.
 
-Failures are one line for each kind, the first time and at each power of ten, because strangers cause as many as they like.
+A failure is one line, within the bounds of FailureLog. That a client ended its handshake without a reason is a line only the
+first time and at each power of ten, because checks that a port is open do so.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pybroker.network.context import ConnectionContext
+    from pybroker.security.failures import FailureLog
     from pybroker.security.tls.listener import ListenerTls
 
 logger = logging.getLogger(__name__)
@@ -33,6 +35,7 @@ HANDSHAKE_S: Final = 30.0
 SHUTDOWN_S: Final = 5.0
 """How long the broker waits for the end of TLS from a peer whose connection it closes."""
 GRACE_MS: Final = 1_000
+_ENDED: Final = "the client ended it"
 _WORDS: Final = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client has no certificate, and ssl.client.auth is required",
     "CERTIFICATE_VERIFY_FAILED": "the client's certificate is not accepted",
@@ -40,7 +43,7 @@ _WORDS: Final = {
     "UNSUPPORTED_PROTOCOL": "the client has none of the versions in ssl.enabled.protocols",
     "WRONG_VERSION_NUMBER": "the client does not speak TLS",
     "HTTP_REQUEST": "the client speaks HTTP, not TLS",
-    "UNEXPECTED_EOF_WHILE_READING": "the client ended it",
+    "UNEXPECTED_EOF_WHILE_READING": _ENDED,
     "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust the broker's certificate",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the client does not accept the broker's certificate",
     "SSLV3_ALERT_BAD_CERTIFICATE": "the client does not accept the broker's certificate",
@@ -49,14 +52,18 @@ _WORDS: Final = {
 
 
 class Handshakes:
-    """Sets up the accepted connections of one listener. A host may have as many handshakes as connections are left to it."""
+    """Sets up the accepted connections of one listener. A host may have as many handshakes as connections are left to it.
 
-    def __init__(self, name: str, tls: ListenerTls, left_of: Callable[[str], int]) -> None:
+    Attributes:
+        completed, failed: the number of clients that were let in by TLS alone, and of those whose TLS was refused.
+    """
+
+    def __init__(self, name: str, tls: ListenerTls, left_of: Callable[[str], int], failures: FailureLog) -> None:
         """`left_of` returns how many more connections a host may have."""
-        self._name, self._tls, self._left_of = name, tls, left_of
+        self._name, self._tls, self._left_of, self._log = name, tls, left_of, failures
+        self.completed = self.failed = self._ended = 0
         self._per_ip: Counter[str] = Counter()
         self._begun: dict[asyncio.Task[None], float] = {}  # the oldest first
-        self._failures: Counter[str] = Counter()
 
     async def set_up(self, connection: Callable[[], asyncio.BaseProtocol], accepted: socket.socket) -> None:
         """Do the handshake, and make the connection if it succeeds. Owns `accepted`."""
@@ -64,7 +71,7 @@ class Handshakes:
         assert task is not None
         if self._per_ip[peer_host] >= self._left_of(peer_host):
             accepted.close()
-            self.failed(peer_host, "its host has max.connections.per.ip connections and handshakes")
+            self._fail(peer_host, "its host has max.connections.per.ip connections and handshakes")
             return
         self._per_ip[peer_host] += 1
         self._begun[task] = loop.time()
@@ -78,9 +85,9 @@ class Handshakes:
                 ssl_shutdown_timeout=SHUTDOWN_S,
             )
         except asyncio.CancelledError:
-            self.failed(peer_host, "it lasted too long while other clients waited for a connection")
+            self._fail(peer_host, "it lasted too long while other clients waited for a connection")
         except OSError as error:
-            self.failed(peer_host, _words(error))
+            self._fail(peer_host, _words(error))
         finally:
             del self._begun[task]
             self._per_ip[peer_host] -= 1
@@ -94,10 +101,9 @@ class Handshakes:
         try:
             context.principal = self._tls.principal_of(extra("ssl_object"))
         except (ValueError, NoRuleError) as error:
-            self._failures["no name"] += 1
-            if is_power_of_ten(self._failures["no name"]):
-                logger.info("Refusing a connection from %s at %s: %s", context.peer_host, self._name, error)
+            self._fail(context.peer_host, str(error))
             return False
+        self.completed += 1
         return True
 
     def give_up(self, count: int) -> int:
@@ -113,12 +119,15 @@ class Handshakes:
         for task in self._begun:
             task.cancel()
 
-    def failed(self, peer_host: str, reason: str) -> None:
-        """Note a failure."""
-        self._failures[reason] += 1
-        count = self._failures[reason]
-        level = logging.INFO if is_power_of_ten(count) else logging.DEBUG
-        logger.log(level, "A TLS handshake of %s at %s failed: %s (%d such so far)", peer_host, self._name, reason, count)
+    def _fail(self, peer_host: str, reason: str) -> None:
+        text = f"A TLS handshake of {peer_host} at {self._name} failed: {reason}"
+        if reason != _ENDED:
+            self.failed += 1
+            self._log.add(peer_host, text)
+            return
+        self._ended += 1
+        if is_power_of_ten(self._ended):
+            logger.info("%s (%d such so far)", text, self._ended)
 
 
 def peer_of(accepted: socket.socket) -> str:
@@ -137,4 +146,4 @@ def _words(error: OSError) -> str:
         return _WORDS.get(error.reason or "", f"OpenSSL reports {error.reason or 'an error'}")
     if isinstance(error, ConnectionAbortedError):
         return f"it was not complete within {HANDSHAKE_S:.0f} s"
-    return "the client ended it"
+    return _ENDED

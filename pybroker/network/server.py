@@ -98,7 +98,7 @@ class SocketServer:
         self.mute_counters = MuteCounters()
         self.listener_counters = {listener.name: ListenerCounters(listener.name) for listener in self.listeners}
         self._acceptors: list[Acceptor] = []
-        self._handshakes: dict[str, Handshakes] = {}  # of the listeners with TLS
+        self.handshakes: dict[str, Handshakes] = {}  # of the listeners with TLS
         self._hangups: Hangups | None = None  # while started
         self._connections: OrderedDict[ConnectionCore, None] = OrderedDict()  # least recently active first
         self._per_ip: dict[str, int] = {}
@@ -221,7 +221,7 @@ class SocketServer:
             counters.connections_refused += 1
             logger.info("Refusing a connection from %s at %s: %s", context.peer_host, context.listener_name, refusal)
             return False
-        if context.listener_name in self._handshakes and not self._handshakes[context.listener_name].identify(context, extra):
+        if context.listener_name in self.handshakes and not self.handshakes[context.listener_name].identify(context, extra):
             return False
         local = context.local_host, context.local_port
         context.advertised_host, context.advertised_port = local if self._address_for is None else self._address_for(context)
@@ -370,8 +370,11 @@ class SocketServer:
         if listener.tls is None:
             return None
         from pybroker.network.handshakes import Handshakes  # noqa: PLC0415  a broker without TLS does not pay for it
+        from pybroker.security.failures import FailureLog  # noqa: PLC0415  as above
 
-        handshakes = self._handshakes[listener.name] = Handshakes(listener.name, listener.tls, self._left_of)
+        handshakes = self.handshakes[listener.name] = Handshakes(
+            listener.name, listener.tls, self._left_of, FailureLog(lambda: self.now_ns() // 1_000_000)
+        )
         return handshakes
 
     def _left_of(self, peer_host: str) -> int:

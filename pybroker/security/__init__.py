@@ -1,6 +1,7 @@
 """Identity, encryption and permission: rules that compute on values, without a connection and without the cluster.
 
 sasl/        the logins of clients
+failures     one log line for a login or a handshake that failed
 principal    the identity of a client, as text
 tokens       delegation tokens, by which others log in as a user
 acl/         access control lists, and the authorizer that decides by them

@@ -9,7 +9,6 @@ offers               what each listener offers, as the configuration has it
 client_exchange      the client's part of the mechanisms
 client_login         how brokers log in at each other, and our commands at a broker
 jaas                 the syntax of Kafka's login modules
-failures             one log line for a login that failed
 
 Source: org.apache.kafka.common.security; RFC 4422.
 """

@@ -1,4 +1,4 @@
-"""The log lines about logins that failed: one per failure, but no more than LINES_MAX in WINDOW_MS for each address.
+"""The log lines about logins and TLS handshakes that failed: one for each, but at most LINES_MAX in WINDOW_MS for an address.
 
 Addresses are forgotten, those first whose window began first, so that many of them take no memory.
 """
@@ -10,7 +10,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from pybroker.clock import Clock
+    from collections.abc import Callable
 
 logger = logging.getLogger(__name__)
 
@@ -26,17 +26,18 @@ class FailureLog:
         failed: the number of failures.
     """
 
-    __slots__ = ("_clock", "_lines", "failed")
+    __slots__ = ("_lines", "_now_ms", "failed")
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        """`now_ms` returns a time that never goes back."""
+        self._now_ms = now_ms
         self._lines: OrderedDict[str, tuple[int, int]] = OrderedDict()  # by address: the begin of its window, failures in it
         self.failed = 0
 
-    def add(self, host: str, connection: object, *, user: str, reason: str) -> None:
-        """Count a failure of a connection from `host`, and write a line unless there was one just now."""
+    def add(self, host: str, text: str) -> None:
+        """Count a failure of a connection from `host`, and write a line with the text, unless the address has had enough."""
         self.failed += 1
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self._now_ms()
         since_ms, count = self._lines.get(host, (-WINDOW_MS, 0))
         left_out = 0
         if now_ms - since_ms >= WINDOW_MS:
@@ -46,6 +47,5 @@ class FailureLog:
         if len(self._lines) > ADDRESSES_MAX:
             self._lines.popitem(last=False)
         if count < LINES_MAX:
-            named = f" as {user[:100]!r}" if user else ""
             more = f" (the failures of this address before had {left_out} lines more)" if left_out else ""
-            logger.info("Closing %s, whose login%s failed: %s%s", connection, named, reason, more)
+            logger.info("%s%s", text, more)
