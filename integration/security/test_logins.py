@@ -38,8 +38,8 @@ def text(value: str) -> bytes:
 
 
 class RawClient:
-    def __init__(self, broker: BrokerProcess) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", broker.port), timeout=20)
+    def __init__(self, broker: BrokerProcess, port: int | None = None) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port or broker.port), timeout=20)
 
     def __enter__(self) -> RawClient:
         return self

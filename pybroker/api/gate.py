@@ -118,12 +118,12 @@ class Gate:
         """Let the client in if the login is complete now; end the connection if it has failed."""
         if login.state == State.COMPLETE:
             self._let_in(context, login)
-        elif login.state == State.FAILED:
+        if login.failure and not login.is_failure_noted:  # a client that must send one more token may be gone before it does
+            login.is_failure_noted = True
             self.failed += 1
             named = f" as {login.given_user[:100]!r}" if login.given_user else ""
             self._failures.add(context.peer_host, f"Closing {context}, whose login{named} failed: {login.failure}")
-            return self._end(context, response)
-        return response
+        return self._end(context, response) if login.state == State.FAILED else response
 
     def _let_in(self, context: ConnectionContext, login: Login) -> None:
         self.completed += 1

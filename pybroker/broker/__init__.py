@@ -29,6 +29,7 @@ handling             what tests put in front of the dispatcher: faults, and a tr
 first_users          the users for SCRAM that a start adds
 logins               the gates of the listeners whose clients log in, and the login at other brokers
 token_expiry         removes expired delegation tokens
+bearer_keys          the keys that verify the tokens of clients
 http_listeners       the listeners over HTTP: metrics, and the API for tests
 listening            where the broker listens, and the TLS of its listeners
 lifecycle            what a command adds to the start and the stop

@@ -142,7 +142,8 @@ class BrokerServer:
         try:
             self._share_descriptors()
             self.faults, self.trail = self.faults or faults_of(self.config), self.trail or trail_of(self.config)
-            self._offers, self._login = offers_of(self.config, lambda: self.controller.image), login_of(self.config)
+            self._login = login_of(self.config)
+            self._offers = await offers_of(self.config, lambda: self.controller.image, self.clock, self._held)
             self._http.start(self.config, self.metrics, self.lifecycle, self._http_listeners)
             return await self._open(sockets)
         except BaseException:

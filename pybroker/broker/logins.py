@@ -11,8 +11,10 @@ from pybroker.config.setting import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import ExitStack
 
     from pybroker.api.gate import Gate
+    from pybroker.broker.bearer_keys import BearerKeys
     from pybroker.broker.periodic import Periodic
     from pybroker.clock import Clock
     from pybroker.config.broker import BrokerConfig
@@ -21,23 +23,38 @@ if TYPE_CHECKING:
     from pybroker.network.context import RequestHandler
     from pybroker.security.sasl.client_login import ClientLogin
     from pybroker.security.sasl.login import Offer
+    from pybroker.security.sasl.oauthbearer_settings import KeysAt
 
 
-def offers_of(config: BrokerConfig, image: Callable[[], ClusterImage]) -> Mapping[str, Offer]:
+async def offers_of(
+    config: BrokerConfig, image: Callable[[], ClusterImage], clock: Clock, held: ExitStack
+) -> Mapping[str, Offer]:
     """Return what each SASL listener offers, by its name; a broker without one pays nothing. `image` returns the newest one.
 
-    Raises StartError.
+    `held` keeps what the offers need until it is closed. Raises StartError.
     """
     if not any(has_logins(endpoint.security_protocol) for endpoint in config.endpoints):
         return {}
     from pybroker.metadata.scram_users import ScramUsers  # noqa: PLC0415  as above
-    from pybroker.security.sasl.offers import offers  # noqa: PLC0415  only where clients log in
+    from pybroker.security.sasl.offers import Needs, offers  # noqa: PLC0415  only where clients log in
     from pybroker.security.tokens import secret_key_of  # noqa: PLC0415
 
+    sources: list[BearerKeys] = []
+
+    def keys_of(at: KeysAt) -> BearerKeys:
+        from pybroker.broker.bearer_keys import BearerKeys  # noqa: PLC0415  as above
+
+        sources.append(BearerKeys(at))
+        return sources[-1]
+
     try:
-        return offers(config, ScramUsers(image, secret_key_of(config)))
+        made = offers(config, Needs(ScramUsers(image, secret_key_of(config)), keys_of, clock))
+        for keys in sources:
+            held.callback(keys.close)
+            await keys.start()
     except ConfigError as error:
         raise StartError(str(error)) from error
+    return made
 
 
 def login_of(config: BrokerConfig) -> ClientLogin | None:

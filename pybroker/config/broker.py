@@ -260,6 +260,16 @@ class BrokerConfig(BaseSettings):
     request_timeout_ms: int
     sasl_enabled_mechanisms: tuple[str, ...]
     sasl_mechanism_inter_broker_protocol: str
+    sasl_oauthbearer_clock_skew_seconds: int
+    sasl_oauthbearer_expected_audience: tuple[str, ...] | None
+    sasl_oauthbearer_expected_issuer: str | None
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int
+    sasl_oauthbearer_jwks_endpoint_url: str | None
+    sasl_oauthbearer_scope_claim_name: str
+    sasl_oauthbearer_sub_claim_name: str
+    sasl_server_callback_handler_class: str | None
     sasl_server_max_receive_size: int
     security_inter_broker_protocol: str
     socket_listen_backlog_size: int

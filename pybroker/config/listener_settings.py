@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pybroker.config.sasl_settings import OAUTHBEARER_SETTINGS
 from pybroker.config.setting import Kind
 from pybroker.config.table import BROKER_SETTINGS
 from pybroker.config.tls_settings import TLS_SETTINGS
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 PREFIX: Final = "listener.name."
 LOGIN_MODULE: Final = "sasl.jaas.config"
 OF_LISTENERS: Final = frozenset(
-    {"sasl.enabled.mechanisms", LOGIN_MODULE, "connections.max.reauth.ms"} | {row.name for row in TLS_SETTINGS}
+    {"sasl.enabled.mechanisms", LOGIN_MODULE, "sasl.server.callback.handler.class", "connections.max.reauth.ms"}
+    | {row.name for row in (*OAUTHBEARER_SETTINGS, *TLS_SETTINGS)}
 )
 """The names that may stand behind a listener's."""
 

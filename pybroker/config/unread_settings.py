@@ -114,17 +114,7 @@ sasl.login.refresh.window.jitter double 0.05
 sasl.login.retry.backoff.max.ms long 10000
 sasl.login.retry.backoff.ms long 100
 sasl.mechanism.controller.protocol string GSSAPI
-sasl.oauthbearer.clock.skew.seconds int 30
-sasl.oauthbearer.expected.audience list null
-sasl.oauthbearer.expected.issuer string null
-sasl.oauthbearer.jwks.endpoint.refresh.ms long 3600000
-sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms long 10000
-sasl.oauthbearer.jwks.endpoint.retry.backoff.ms long 100
-sasl.oauthbearer.jwks.endpoint.url string null
-sasl.oauthbearer.scope.claim.name string scope
-sasl.oauthbearer.sub.claim.name string sub
 sasl.oauthbearer.token.endpoint.url string null
-sasl.server.callback.handler.class class null
 security.providers string null
 socket.connection.setup.timeout.max.ms long 30000
 socket.connection.setup.timeout.ms long 10000

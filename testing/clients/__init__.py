@@ -9,6 +9,7 @@ java_clients              Java's clients in one JVM that takes commands
 isolation                 what a reader with an isolation level gets
 transaction_loop          a loop of transactions, one for each instruction
 certificates              keys and certificates in files, for brokers and clients with TLS
+tokens                    an issuer of JSON Web Tokens, for OAUTHBEARER
 sequences                 a client at work while brokers fail: numbers, transactions, a group
 advertised                a client in a network namespace
 container_client          a client in a toy container

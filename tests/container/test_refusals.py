@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pybroker.clock import ManualClock
 from pybroker.config.setting import ConfigError
 from pybroker.container import access_control, refusals, several_brokers
 from pybroker.container.entry import read_entry
 from pybroker.metadata.image import empty_image
 from pybroker.metadata.scram_users import ScramUsers
 from pybroker.model import BrokerId
-from pybroker.security.sasl.offers import offers
+from pybroker.security.sasl.key_set import KeySet
+from pybroker.security.sasl.offers import Needs, offers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -261,5 +263,6 @@ def test_a_listener_with_logins_has_its_settings_from_variables() -> None:
         },
         root="/nonexistent",
     )
-    assert list(offers(entry.loaded.config, ScramUsers(lambda: empty_image(BrokerId(1))))) == ["SASL_PLAINTEXT"]
+    needs = Needs(ScramUsers(lambda: empty_image(BrokerId(1))), keys_of=lambda _: KeySet(()), clock=ManualClock())
+    assert list(offers(entry.loaded.config, needs)) == ["SASL_PLAINTEXT"]
     assert not any("secret" in line or "ignored" in line for line in (*entry.warnings, *entry.loaded.warnings, *entry.remarks))

@@ -20,6 +20,7 @@ WALL: dict[str, str] = {
     "pybroker/api/handlers/renew_delegation_token.py": STORED,
     "pybroker/api/handlers/expire_delegation_token.py": STORED,
     "pybroker/broker/token_expiry.py": "tokens have the times at which they expire",
+    "pybroker/security/sasl/bearer_tokens.py": "the times of a token come from outside",
     "pybroker/api/handlers/describe_quorum.py": "a response shows the time",
     "pybroker/broker/gauges.py": STORED,
     "pybroker/broker/joining.py": STORED,

@@ -5,6 +5,8 @@ exchange             what the mechanisms have in common, and their errors
 plain                PLAIN
 scram, scram_credentials       SCRAM-SHA-256 and SCRAM-SHA-512
 token_logins         SCRAM with a delegation token
+oauthbearer, oauthbearer_settings    OAUTHBEARER, and which tokens a listener accepts
+bearer_tokens, key_set         its tokens, and the keys that verify them
 offers               what each listener offers, as the configuration has it
 client_exchange      the client's part of the mechanisms
 client_login         how brokers log in at each other, and our commands at a broker

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 BETWEEN: Final = "sasl.mechanism.inter.broker.protocol"
 MECHANISM: Final = "sasl.mechanism"
+BY_PASSWORD: Final = (plain.NAME, *MECHANISMS)
+"""The mechanisms by which this logs in. OAUTHBEARER would need an issuer of tokens."""
 _SALTED_MAX: Final = 4
 
 Requests = Generator[Any, Any, int]
@@ -75,8 +77,9 @@ class ClientLogin:
 def login_between(config: BrokerConfig, listener: str) -> ClientLogin:
     """Return how this broker logs in at the `listener` of others. Raises ConfigError."""
     mechanism, offered = config.sasl_mechanism_inter_broker_protocol, names_of(config, listener)
-    if mechanism not in offered or mechanism not in MODULES:
-        reason = f"brokers log in at each other by a mechanism of the listener {listener}, which has {', '.join(offered)}"
+    if mechanism not in offered or mechanism not in BY_PASSWORD:
+        usable = ", ".join(name for name in offered if name in BY_PASSWORD) or "none for brokers"
+        reason = f"brokers log in at each other by a mechanism of the listener {listener}, which has {usable}"
         raise ConfigError(BETWEEN, mechanism, reason)
     return _login(mechanism, key_of(listener, JAAS, mechanism), login_module(config, listener, mechanism))
 
@@ -95,8 +98,8 @@ def user_of_client(properties: Mapping[str, str]) -> tuple[str, str]:
 def _of_client(properties: Mapping[str, str]) -> tuple[str, str, LoginModule]:
     """Return the mechanism, the key of the login module, and the module. Raises ConfigError."""
     mechanism, text = properties.get(MECHANISM, "GSSAPI").strip(), properties.get(JAAS)
-    if mechanism not in MODULES:
-        raise ConfigError(MECHANISM, mechanism, f"must be one of {', '.join(MODULES)}")
+    if mechanism not in BY_PASSWORD:
+        raise ConfigError(MECHANISM, mechanism, f"must be one of {', '.join(BY_PASSWORD)}")
     if text is None:
         raise ConfigError(JAAS, "", f"is not set: {mechanism} needs {MODULES[mechanism]} required ...;")
     return mechanism, JAAS, module_of(JAAS, text, mechanism)

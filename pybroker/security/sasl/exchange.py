@@ -16,13 +16,24 @@ class RefusedError(SaslError):
     """A login that fails, with a message that the client may get, too."""
 
 
+class ChallengeError(SaslError):
+    """A login that fails, of which the client learns by a token. Its next token gets the failure, with the same text.
+
+    The reason is for the log.
+    """
+
+    def __init__(self, token: str, reason: str) -> None:
+        super().__init__(token)
+        self.reason = reason
+
+
 class Identity(NamedTuple):
     """The user that a login has proved to be. `expires_ms` is when the proof ends, in ms since 1970; None: never. `is_token`: the
     proof was a delegation token.
     """
 
     name: str
-    expires_ms: float | None = None
+    expires_ms: int | None = None
     is_token: bool = False
 
 

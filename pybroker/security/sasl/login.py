@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.security.principal import user
-from pybroker.security.sasl.exchange import RefusedError, SaslError
+from pybroker.security.sasl.exchange import ChallengeError, RefusedError, SaslError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -68,23 +68,24 @@ class Login:
         state: how far it is.
         is_by_token: whether the client has proved its identity by a delegation token.
         is_bare: whether the tokens come without requests around them.
-        failure: why it has failed, for the log; empty before.
+        failure: why it fails, for the log; empty before. Known before FAILED where the client has a token to send.
+        is_failure_noted: whether the failure has its line in the log.
         principal: the identity of the client; empty before a login is complete.
         expires_ms: when the login ends, in monotonic ms; 0: never.
     """
 
     __slots__ = (
-        "_again_ms", "_clock", "_exchange", "_offer", "_on_again", "expires_ms", "failure", "is_bare", "is_by_token", "mechanism",
-        "principal", "refused", "state",
+        "_again_ms", "_clock", "_exchange", "_offer", "_on_again", "expires_ms", "failure", "is_bare", "is_by_token",
+        "is_failure_noted", "mechanism", "principal", "refused", "state",
     )  # fmt: skip
 
     def __init__(self, offer: Offer, *, on_again: Callable[[Any], None], clock: Clock) -> None:
         """Begin. `on_again` is called with the connection that logs in again."""
         self._offer, self._on_again, self._clock = offer, on_again, clock
         self.state = State.HANDSHAKE
-        self.is_bare = self.is_by_token = False
+        self.is_bare = self.is_by_token = self.is_failure_noted = False
         self.failure = self.principal = self.mechanism = ""
-        self.refused = ""  # the message to the client that chose another mechanism for another login
+        self.refused = ""  # the message to the client whose next token fails, whatever it is
         self.expires_ms = self._again_ms = 0
         self._exchange: Exchange | None = None
 
@@ -109,7 +110,7 @@ class Login:
 
     def fail(self, reason: str) -> None:
         """End the login, and with it the connection."""
-        self.state, self.failure = State.FAILED, reason
+        self.state, self.failure = State.FAILED, self.failure or reason
 
     def begin_again(self, connection: Any) -> bool:
         """Begin another login of a connection that has logged in. Returns whether it may."""
@@ -148,6 +149,9 @@ class Login:
             if exchange.identity is None:
                 return Outcome(ErrorCode.NONE, None, response)
             session_ms = self._complete(exchange.identity)
+        except ChallengeError as error:
+            self.refused, self.failure = str(error), error.reason
+            return Outcome(ErrorCode.NONE, None, str(error).encode())
         except RefusedError as error:
             self.fail(str(error))
             return Outcome(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error), b"")
@@ -168,13 +172,9 @@ class Login:
         if self.is_again and principal != self.principal:
             kept, new = self.principal.replace(":", ".", 1), principal.replace(":", ".", 1)
             raise RefusedError(f"Cannot change principals during re-authentication from {kept}: {new}")
-        bounds = [float(self._offer.session_ms_max.get(self.mechanism, 0))]
+        bounds = [bound] if (bound := self._offer.session_ms_max.get(self.mechanism, 0)) else []
         if identity.expires_ms is not None:
-            left_ms = identity.expires_ms - self._clock.time_ms()
-            if left_ms <= 0:
-                raise SaslError("the proof of the user has expired")
-            bounds.append(left_ms)
-        session_ms = int(min((bound for bound in bounds if bound > 0), default=0))
+            bounds.append(max(identity.expires_ms - self._clock.time_ms(), 0))  # 0: expired, within the skew of the clocks
         self.principal, self.is_by_token, self.state = principal, identity.is_token, State.COMPLETE
-        self.expires_ms = self._clock.monotonic_ms() + session_ms if session_ms else 0
-        return session_ms
+        self.expires_ms = self._clock.monotonic_ms() + min(bounds) if bounds else 0
+        return min(bounds, default=0)
