@@ -15,6 +15,7 @@ dynamic              settings that change while the broker runs; those of client
 
 load                 joins all sources of a broker's configuration
 properties           the syntax of Java's .properties files
+providers            values that properties take from files and the environment
 environment          `KAFKA_*` variables
 broker               BrokerConfig: one typed attribute for each property
 checks               properties that must fit each other

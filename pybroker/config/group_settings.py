@@ -161,5 +161,6 @@ FAMILIES: Final = (
     Family("unclean.leader.election.interval.ms", "A task of Kafka's controller.", _LATER),
     Family("unstable.", "Unreleased versions of Kafka's protocol."),
     Family("alter.config.policy.kraft.compatibility.enable", "Kafka's move away from ZooKeeper."),
-    Family("config.providers", "Java classes for values from elsewhere."),
+    Family("config.providers", "Where values such as `${file:PATH:KEY}` are from, by names.", _YES),
+    Family("config.providers.", "Kafka's classes that read such values from files, directories and the environment.", _YES),
 )

@@ -18,6 +18,7 @@ from pybroker.config.environment import ADVERTISED, ADVERTISED_LISTENERS, PREFIX
 from pybroker.config.listener_settings import is_of_listener, is_password
 from pybroker.config.listeners import with_address
 from pybroker.config.properties import PropertiesError, parse_properties
+from pybroker.config.providers import KEY, resolved
 from pybroker.config.setting import ConfigError, Effect, Value
 from pybroker.config.table import BROKER_SETTINGS, family_of
 
@@ -78,7 +79,9 @@ def ignored_variables(environment: Mapping[str, str]) -> list[str]:
 def load_texts(texts: Iterable[Texts], *, host: str | None = None, port: int | None = None) -> Loaded:
     """Return the configuration from these properties, strongest source first. Raises ConfigError."""
     sources = [_without_nulls(source) for source in texts]
-    merged = merge(sources)
+    if KEY in (merged := merge(sources)):
+        sources = [resolved(source, merged) for source in sources]
+        merged = merge(sources)
     origins = {name: origin for name, (origin, _) in merged.items() if name in BROKER_SETTINGS}
     unread = {name: text for name, (_, text) in merged.items() if name not in BROKER_SETTINGS}
     layers = [_values(source) for source in sources]

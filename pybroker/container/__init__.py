@@ -4,6 +4,8 @@ variables        environment to properties and remarks: apache/kafka's, confluen
 refusals         listeners without the protection that they ask for
 several_brokers  signs that there are to be other brokers
 own_hosts        whether a host's name means this container
+secret_files     stores and passwords that variables name by their files
+jaas_file        the login modules of a file that KAFKA_OPTS names
 access_control   an authorizer and users that are asked for
 topics           the topics that a variable asks for
 files            the properties file that is mounted, or that the command names

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from pybroker.config.setting import ConfigError
+from pybroker.container.jaas_file import JAVA_OPTIONS, file_of
 
 if TYPE_CHECKING:
     from pybroker.config.load import Texts
@@ -25,8 +26,6 @@ _ASKS: Final = re.compile(
     r"|(client|broker)\.(user|password)s?|(inter\.broker|controller)\.(user|password)"
 )
 _LOGIN: Final = re.compile(r"sasl\.(enabled\.mechanisms|mechanism\..+|jaas\.config)|listener\.name\..+\.sasl\.jaas\.config")
-_JAVA_OPTIONS: Final = "KAFKA_OPTS"
-_LOGIN_FILE: Final = "java.security.auth.login.config"
 _NO: Final = frozenset({"no", "false", "0"})
 
 
@@ -60,8 +59,8 @@ def check(properties: Texts, environment: Mapping[str, str]) -> list[str]:
 def ignored_logins(properties: Texts, environment: Mapping[str, str]) -> list[str]:
     """Return lines about settings of a login that plain listeners do not ask for, in Kafka neither."""
     names = [origin for name, (origin, text) in properties.items() if _LOGIN.fullmatch(name) and text.strip()]
-    if _LOGIN_FILE in environment.get(_JAVA_OPTIONS, ""):
-        names.append(_JAVA_OPTIONS)
+    if file_of(environment) is not None:
+        names.append(JAVA_OPTIONS)
     return [f"{', '.join(names)}: ignored, because no listener asks for a login: every client is let in"] if names else []
 
 

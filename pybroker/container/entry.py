@@ -15,7 +15,9 @@ from pybroker.config.load import COMMAND_LINE, load_texts, merge, texts_of_file
 from pybroker.container import access_control, own_hosts, refusals, several_brokers
 from pybroker.container.directories import default_directory
 from pybroker.container.files import find_file
+from pybroker.container.jaas_file import login_modules
 from pybroker.container.own_hosts import is_own_host
+from pybroker.container.secret_files import properties_of_files
 from pybroker.container.topics import wanted_topics
 from pybroker.container.variables import SEPARATOR_VARIABLE, read_variables
 
@@ -62,7 +64,7 @@ def read_entry(
     remarks = [*variables.remarks, *of_files]
     sources = [
         {name: (COMMAND_LINE, text) for name, text in (overrides or {}).items()},
-        variables.properties,
+        {**variables.properties, **properties_of_files(environment, root)},
         texts_of_file(file) if file is not None else {},
     ]
     merged = merge(sources)
@@ -75,6 +77,8 @@ def read_entry(
     if not has_directory:
         defaults["log.dirs"] = (DEFAULT, default_directory())
     loaded = load_texts([*sources, defaults])
+    if modules := login_modules(environment, loaded.config.endpoints, merged):
+        loaded = load_texts([modules, *sources, defaults])
     is_sasl_used = any(has_logins(endpoint.security_protocol) for endpoint in loaded.config.endpoints)
     logins = [] if is_sasl_used else access_control.ignored_logins(merged, environment)
     own_hosts.check(loaded.config.endpoints, merged, is_own_host)

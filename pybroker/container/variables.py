@@ -22,6 +22,7 @@ from typing import Final
 
 from pybroker.config.environment import ADVERTISED, PREFIX, is_for_scripts, properties_of_environment, property_name
 from pybroker.container import access_control, several_brokers
+from pybroker.container.jaas_file import JAVA_OPTIONS, file_of
 
 DEFAULT_PORT: Final = "9092"
 BITNAMI_PREFIX: Final = "KAFKA_CFG_"
@@ -48,6 +49,7 @@ _ZOOKEEPER: Final = "zookeeper."
 _SILENT: Final = re.compile(  # set by images for themselves, and by Kubernetes and links in every container
     r"KAFKA_(HOME|VERSION|MODE|DEBUG|BASE_DIR|VOLUME_DIR|MOUNTED_CONF_DIR|DATA_DIRS?|ENABLE_KRAFT|KRAFT_CLUSTER_ID"
     r"|SKIP_KRAFT_STORAGE_INIT|EXTRA_FLAGS|CREATE_TOPICS(_SEPARATOR)?|(ADVERTISED_)?(HOST_NAME|PORT)"
+    r"|SSL_(KEYSTORE|TRUSTSTORE)_FILENAME|SSL_(KEY|KEYSTORE|TRUSTSTORE)_CREDENTIALS"  # of `secret_files`
     r"|(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT_\d+_(TCP|UDP)(_\w+)?)"
 )
 _OF_IMAGES: Final = re.compile(  # users, certificates and the REST proxy of other images
@@ -144,6 +146,8 @@ def _without_scripts_own(plain: Mapping[str, str]) -> tuple[dict[str, str], list
     taken, left_out = {}, []
     for name, text in plain.items():
         if _SILENT.fullmatch(name):
+            continue
+        if name == JAVA_OPTIONS and file_of(plain) is not None:
             continue
         if name.startswith(PREFIX) and (is_for_scripts(name) or _OF_IMAGES.fullmatch(name)):
             if text:

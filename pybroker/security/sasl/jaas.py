@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 
 _TOKEN: Final = re.compile(
-    r"""\s+ | //[^\n]* | /\*.*?\*/ | (?P<quoted>"(?:[^"\\\n]|\\.)*") | (?P<word>[\w$.\-]+) | (?P<sign>[=;]) | (?P<bad>.)""",
+    r"""\s+ | //[^\n]* | /\*.*?\*/ | (?P<quoted>"(?:[^"\\\n]|\\.)*") | (?P<word>[\w$.\-]+) | (?P<sign>[=;{}]) | (?P<bad>.)""",
     re.DOTALL | re.VERBOSE,
 )
 _ESCAPE: Final = re.compile(r"\\([0-7]{1,3}|.)", re.DOTALL)
+_QUOTED: Final = re.compile(r'[\\"\n]')
 _CONTROLS: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "b": "\b", "a": "\a", "v": "\v"}
 
 
@@ -37,6 +38,11 @@ class LoginModule(NamedTuple):
 
     name: str
     options: dict[str, str]
+
+    def text(self) -> str:
+        """Return the module as a property has it."""
+        options = (f'{key}="{_QUOTED.sub(_escaped, value)}"' for key, value in self.options.items())
+        return f"{self.name} required {' '.join(options)};"
 
 
 class _Token(NamedTuple):
@@ -55,6 +61,24 @@ def parse_modules(text: str) -> list[LoginModule]:
     if not modules:
         raise JaasError("names no login module")
     return modules
+
+
+def parse_sections(text: str) -> dict[str, list[LoginModule]]:
+    """Return the login modules of each section of a file, `NAME { MODULE ...; };`. Raises JaasError."""
+    tokens = list(_tokens(text))
+    sections: dict[str, list[LoginModule]] = {}
+    position = 0
+    while position < len(tokens):
+        modules = sections[_word(tokens, position, "a section has no name")] = []
+        _sign(tokens, position + 1, "{", "the login modules of a section are not between braces")
+        position += 2
+        while position < len(tokens) and tokens[position] != ("}", True):
+            module, position = _module(tokens, position)
+            modules.append(module)
+        _sign(tokens, position, "}", "a section does not end with a brace")
+        _sign(tokens, position + 1, ";", "a section does not end with a semicolon")
+        position += 2
+    return sections
 
 
 def _module(tokens: list[_Token], position: int) -> tuple[LoginModule, int]:
@@ -94,6 +118,10 @@ def _tokens(text: str) -> Iterator[_Token]:
             yield _Token(_ESCAPE.sub(_unescaped, match[0][1:-1]), False)
         elif kind is not None:
             yield _Token(match[0], kind == "sign")
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return "\\n" if match[0] == "\n" else "\\" + match[0]
 
 
 def _unescaped(match: re.Match[str]) -> str:

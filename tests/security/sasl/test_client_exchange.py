@@ -72,6 +72,9 @@ class OneUser:
         salted = mechanism.salted_password("pässword", SALT, 4_096)
         return of_salted_password(mechanism, salted, SALT, 4_096) if user == self.name else None
 
+    def token(self, mechanism: ScramMechanism, token_id: str) -> None:
+        return None
+
     def secret(self) -> bytes:
         return b""
 

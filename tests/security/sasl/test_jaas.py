@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker.security.sasl.jaas import JaasError, LoginModule, parse_modules
+from pybroker.security.sasl.jaas import JaasError, LoginModule, parse_modules, parse_sections
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
@@ -38,4 +38,37 @@ def test_a_fault_is_named_without_the_text(text: str, problem: str) -> None:
     with pytest.raises(JaasError) as error:
         parse_modules(text)
     assert problem in str(error.value)
+    assert "secret" not in str(error.value)
+
+
+def test_a_module_as_a_text_is_the_module() -> None:
+    module = LoginModule("a.B", {"x": 'a\\b"c\nd', "user_e": ""})
+    assert parse_modules(module.text()) == [module]
+
+
+def test_the_sections_of_a_file() -> None:
+    text = """
+    KafkaServer { a.B required username="u" ; c.D optional; };
+    sasl_ssl.KafkaServer {
+        a.B required; // one
+    };
+    Client {};
+    """
+    modules = [LoginModule("a.B", {"username": "u"}), LoginModule("c.D", {})]
+    assert parse_sections(text) == {"KafkaServer": modules, "sasl_ssl.KafkaServer": [LoginModule("a.B", {})], "Client": []}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{};", "a section has no name"),
+        ("A a.B required;", "not between braces"),
+        ("A { a.B required secret=x; ", "does not end with a brace"),
+        ("A { a.B required secret=x; }", "a section does not end with a semicolon"),
+        ("A { a.B required secret=x };", "an option has no name"),
+    ],
+)
+def test_a_fault_of_a_file_is_named_without_the_text(text: str, problem: str) -> None:
+    with pytest.raises(JaasError, match=problem) as error:
+        parse_sections(text)
     assert "secret" not in str(error.value)
