@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pybroker.client.partitioner import murmur2
 from pybroker.spark import generate
 from pybroker.spark.cluster import Cluster
 from pybroker.spark.errors import PipelineError
-from pybroker.spark.generate import GenerateOptions, chunks, murmur2
+from pybroker.spark.generate import GenerateOptions, chunks
 from testing.clients.stock import unique
 
 if TYPE_CHECKING:

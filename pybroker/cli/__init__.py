@@ -7,6 +7,7 @@ main, lazy_group        the `pybroker` command, whose sub-commands are imported 
 cluster_options         options, output and errors of all commands for a cluster, whose work is in `pybroker/terminal/`
 topics_command, groups_command, configs_command, transactions_command, records_command    `pybroker topics`, and so on
 cluster_command, status_command    `pybroker cluster`, `pybroker status`: the brokers, and all on one screen
+produce_command, consume_command    `pybroker produce`, `pybroker consume`
 wait_command            `pybroker wait`: until something is there
 start                   `pybroker start`: run a broker
 private_files           the modes of a broker's files

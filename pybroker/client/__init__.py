@@ -6,6 +6,7 @@ connection      messages by the codec: which versions a broker serves, requests 
 security        TLS and logins, as a client's properties have them
 errors          what can go wrong
 address         parses HOST:PORT
+partitioner     which partition a key belongs to
 
 Health checks use `frames`, `errors` and `address` alone, which import neither the codec nor `typing`: `docs/design/tools.md` has
 what that saves.

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from pybroker.client.partitioner import partition_of
 from pybroker.spark.cluster import Cluster
 from pybroker.spark.errors import PipelineError
 from pybroker.spark.explain import explained
@@ -175,7 +176,7 @@ class _Keys:
         weights = 1.0 / np.arange(1, options.keys + 1, dtype=np.float64) ** options.skew
         self._bounds = np.cumsum(weights / weights.sum())
         self.names = [b"key-%d" % number for number in range(options.keys)]
-        self.partitions = np.array([(murmur2(name) & 0x7FFFFFFF) % partitions for name in self.names], dtype=np.int64)
+        self.partitions = np.array([partition_of(name, partitions) for name in self.names], dtype=np.int64)
 
     def of(self, index: np.ndarray) -> np.ndarray:
         import numpy as np
@@ -201,21 +202,6 @@ def _pool(seed: int) -> bytes:
 
     alphabet = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 .", dtype=np.uint8)
     return bytes(alphabet[_random(seed, stream=0, index=np.arange(_POOL_BYTES, dtype=np.uint64)) >> np.uint64(58)])
-
-
-def murmur2(data: bytes) -> int:
-    """Return the hash by which Kafka's producers choose a key's partition, unsigned."""
-    m, mask = 0x5BD1E995, 0xFFFFFFFF
-    h = 0x9747B28C ^ len(data)
-    whole = len(data) & ~3
-    for at in range(0, whole, 4):
-        k = int.from_bytes(data[at : at + 4], "little") * m & mask
-        k = (k ^ k >> 24) * m & mask
-        h = (h * m & mask) ^ k
-    if whole < len(data):
-        h = (h ^ int.from_bytes(data[whole:], "little")) * m & mask
-    h = (h ^ h >> 13) * m & mask
-    return h ^ h >> 15
 
 
 def _tasks(spark: SparkSession, options: GenerateOptions, partitions: int) -> DataFrame:

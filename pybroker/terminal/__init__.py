@@ -9,5 +9,9 @@ numbers         numbers, sizes and times as people write and read them
 topics          what is known of topics, and their changes
 brokers         the brokers, their directories and the release of Kafka that they are like
 groups, configs, transactions    the same of groups, of settings and quotas, of transactions
+wire            the client for records
+reading, writing, transaction, membership    records in both directions; a producer's transactions; a group's member
+consuming       one run of `pybroker consume`
+places, formats, lines, escapes    places in partitions, records and their input as people write them
 overview        the whole cluster on one screen
 """

@@ -98,6 +98,11 @@ class Cluster(Groups):
         """Return a response, requested again while its error shows that a coordinator is coming up. Raises ClientError."""
         return self._patiently("", ask, lambda found: int(found.error_code))
 
+    def group_coordinator(self, group_id: str) -> tuple[str, int]:
+        """Return the address of the broker that coordinates a group. Raises RefusedError, ClientError."""
+        found = self._coordinator(group_id)
+        return str(found.host), int(found.port)
+
     def transaction_coordinator(self, transactional_id: str) -> int:
         """Return the id of the broker that coordinates a transactional id. Raises FailedError."""
         request = FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION)

@@ -1,0 +1,124 @@
+"""Records as lines: values, keys with values, or objects of JSON, in both directions.
+
+A field that is not UTF-8 has `_base64` behind its name:
+
+    {"topic": "orders", "partition": 0, "offset": 7, "timestamp_ms": 1795248000000, "key": "a", "value_base64": "/w==",
+     "headers": [{"name": "source", "value": "shop"}]}
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pybroker.terminal.numbers import moment_ms
+from pybroker.terminal.session import FailedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pybroker.records.batch import Record
+    from pybroker.tools.groups_admin import Partition
+
+BASE64: Final = "_base64"
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class Given(NamedTuple):
+    """A record to write. Without a partition, its key decides; without a timestamp, it gets the time at which it is written."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+def as_json(partition: Partition, record: Record) -> str:
+    """Return a record as an object in one line."""
+    fields: dict[str, Any] = {
+        "topic": partition.topic,
+        "partition": partition.number,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp,
+        **_field("key", record.key),
+        **_field("value", record.value),
+    }
+    if record.headers:
+        fields["headers"] = [{"name": name, **_field("value", value)} for name, value in record.headers]
+    return json.dumps(fields, ensure_ascii=False)
+
+
+def as_line(record: Record, *, key_separator: bytes | None, null: bytes) -> bytes:
+    """Return the value of a record, behind its key and a separator if there is one."""
+    value = null if record.value is None else record.value
+    if key_separator is None:
+        return value
+    return b"%b%b%b" % (null if record.key is None else record.key, key_separator, value)
+
+
+def harmless(line: bytes) -> str:
+    """Return a line for a terminal, without the bytes that it would take for commands."""
+    text = line.decode(errors="backslashreplace")
+    return text if text.isprintable() else "".join(one if one.isprintable() or one in "\t\n" else repr(one)[1:-1] for one in text)
+
+
+def of_json(line: bytes, where: str) -> Given:
+    """Parse an object as `as_json` makes it. A value that is no text is written as JSON. Raises FailedError."""
+    try:
+        fields = json.loads(line)
+        if not isinstance(fields, dict):
+            raise TypeError("it is no object")
+        return Given(
+            _bytes(fields, "key"),
+            _bytes(fields, "value"),
+            tuple((str(one["name"]), _bytes(one, "value")) for one in fields.get("headers") or ()),
+            None if fields.get("partition") is None else int(fields["partition"]),
+            _timestamp_ms(fields),
+        )
+    except KeyError as error:
+        raise FailedError(f"{where}: a header has no {error.args[0]}") from error
+    except (ValueError, TypeError, AttributeError, binascii.Error) as error:
+        raise FailedError(f"{where}: not a record in JSON: {error}") from error
+
+
+def of_line(line: bytes, where: str, *, key_separator: bytes | None, null: bytes | None) -> Given:
+    """Parse a line that is a value, or a key and a value. Raises FailedError for a line without the separator."""
+    key: bytes | None = None
+    value: bytes | None = line
+    if key_separator is not None:
+        key, separator, value = line.partition(key_separator)
+        if not separator:
+            raise FailedError(f"{where} has no {key_separator.decode(errors='replace')!r} between a key and a value")
+    return Given(None if key == null else key, None if value == null else value)
+
+
+def _field(name: str, value: bytes | None) -> dict[str, str | None]:
+    if value is None:
+        return {name: None}
+    try:
+        return {name: value.decode()}
+    except UnicodeDecodeError:
+        return {name + BASE64: base64.b64encode(value).decode()}
+
+
+def _bytes(fields: Mapping[str, Any], name: str) -> bytes | None:
+    if name + BASE64 in fields:
+        return base64.b64decode(fields[name + BASE64], validate=True)
+    value = fields.get(name)
+    if value is None:
+        return None
+    return (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
+
+
+def _timestamp_ms(fields: Mapping[str, Any]) -> int | None:
+    if fields.get("timestamp_ms") is not None:
+        return int(fields["timestamp_ms"])
+    if fields.get("timestamp") is None:
+        return None
+    found = moment_ms(str(fields["timestamp"]))
+    if found is None:
+        raise ValueError(f"{fields['timestamp']!r} is no time")
+    return found
