@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import selectors
 import socket
+import ssl
 import struct
 import subprocess
 import time
@@ -69,21 +70,39 @@ class FloorServer:
         self._process.wait()
 
 
-def run(peer: Server, frame: bytes, *, connections: int, depth: int, seconds: float, warm_s: float) -> Load:
-    """Send `frame` (with its size) to the broker until the time is over."""
+def run(
+    peer: Server, frame: bytes, *, connections: int, depth: int, seconds: float, warm_s: float, tls_address: str = ""
+) -> Load:
+    """Send `frame` (with its size) to the broker until the time is over, over TLS if that has an address of its own."""
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn, initializer=pin_client) as pool:
         try:
-            return pool.submit(_generate, peer.bootstrap, peer.pid, frame, connections, depth, seconds, warm_s).result()
+            address, is_tls = tls_address or peer.bootstrap, bool(tls_address)
+            return pool.submit(_generate, address, is_tls, peer.pid, frame, connections, depth, seconds, warm_s).result()
         except ConnectionError as error:
             raise RuntimeError(f"{peer.name} ended a connection: {error}\n{peer.last_output()}") from error
 
 
-def _generate(bootstrap: str, pid: int, frame: bytes, connections: int, depth: int, seconds: float, warm_s: float) -> Load:
-    host, _, port = bootstrap.rpartition(":")
-    sockets = [socket.create_connection((host, int(port)), 30) for _ in range(connections)]
-    for connection in sockets:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+def connected(address: str, tls: ssl.SSLContext | None = None) -> socket.socket:
+    """Return a connection to host:port, with its handshake done if it has TLS."""
+    host, _, port = address.rpartition(":")
+    connection = socket.create_connection((host, int(port)), 30)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection if tls is None else tls.wrap_socket(connection)
+
+
+def client_tls() -> ssl.SSLContext:
+    """Return the TLS of a generator, which accepts any broker."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def _generate(
+    address: str, is_tls: bool, pid: int, frame: bytes, connections: int, depth: int, seconds: float, warm_s: float
+) -> Load:
+    tls = client_tls() if is_tls else None
+    sockets = [connected(address, tls) for _ in range(connections)]
     response_bytes = _size_of_a_response(sockets[0], frame)
     pending = dict.fromkeys(sockets, 0)
     with selectors.EpollSelector() as selector:
@@ -122,6 +141,8 @@ def _exchange(
             received = len(connection.recv(RECEIVE_BYTES))
             if not received:
                 raise ConnectionError("the broker closed a connection")
+            while isinstance(connection, ssl.SSLSocket) and connection.pending():  # a record came with more than one buffer has
+                received += len(connection.recv(RECEIVE_BYTES))
             whole, pending[connection] = divmod(pending[connection] + received, response_bytes)
             if whole:
                 connection.sendall(frame * whole)

@@ -51,6 +51,7 @@ class Peer:
         self.name = name
         self._environment, self._checkout = environment, checkout
         self.bootstrap = ""
+        self.addresses: dict[str, str] = {}
         self.start_s = 0.0
         self.log = folder / "broker.log"
         self._data, self._heap, self._data_limit_bytes = folder / "data", heap, data_limit_bytes
@@ -65,10 +66,14 @@ class Peer:
     def is_alive(self) -> bool:
         return procstat.is_alive(self.pid)
 
-    def start(self, overrides: Mapping[str, str] | None = None) -> None:
-        """Start, and set `start_s` to the seconds until the first response to Metadata; formatting precedes them."""
+    def start(self, overrides: Mapping[str, str] | None = None, listeners: Mapping[str, str] | None = None) -> None:
+        """Start, and set `start_s` to the seconds until the first response to Metadata; formatting precedes them.
+
+        The broker has a PLAINTEXT listener, `bootstrap`, and those of `listeners`, names with their protocols, at `addresses`.
+        """
         port = kafka_peer.free_port()
-        lines = [f"{key}={value}" for key, value in (overrides or {}).items()]
+        settings = {**(overrides or {}), **(self._listeners(port, listeners) if listeners else {})}
+        lines = [f"{key}={value}" for key, value in settings.items()]
         self._data.mkdir(parents=True, exist_ok=True)
         command = self._command(port, lines)
         began = time.monotonic()
@@ -103,6 +108,23 @@ class Peer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+    def _listeners(self, port: int, protocols: Mapping[str, str]) -> dict[str, str]:
+        """Choose the addresses, and return the settings of all listeners."""
+        self.addresses = {name: f"127.0.0.1:{kafka_peer.free_port()}" for name in protocols}
+        addresses = {"PLAINTEXT": f"127.0.0.1:{port}", **self.addresses}
+        listeners = ",".join(f"{name}://{address}" for name, address in addresses.items())
+        names = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **protocols}
+        settings = {
+            "listeners": listeners,
+            "advertised.listeners": listeners,
+            "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in names.items()),
+        }
+        if self.name == KAFKA:
+            controller = f"127.0.0.1:{kafka_peer.free_port()}"
+            settings["listeners"] += f",CONTROLLER://{controller}"
+            settings["controller.quorum.voters"] = f"1@{controller}"
+        return settings
 
     def _command(self, port: int, overrides: Sequence[str]) -> list[str]:
         if self.name == KAFKA:
