@@ -3,7 +3,8 @@
 server               the listeners, the limits on connections, idle connections, the stop
 binding              binds the sockets of the listeners, before the server listens
 acceptor             accepts the connections of one listener while there is room for them
-handshakes           the TLS handshakes of one listener
+handshakes           the TLS handshakes of one listener: their number, time and memory
+tls_transport        TLS between a connection and its socket
 connection           one connection: joins receiver, sender and mute table to an asyncio protocol
 receiver, sender     bytes to requests, responses to bytes; both without a socket
 large_pieces         how many connections may have large pieces of responses at a time

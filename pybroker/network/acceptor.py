@@ -129,8 +129,8 @@ class Acceptor:
                 self.waits += 1
                 if is_power_of_ten(self.waits):
                     logger.warning(
-                        "No more connections fit under max.connections or the limit of open files (ulimit -n); further clients "
-                        "at %s wait until a connection is closed. Times that this has happened: %d",
+                        "No more connections fit under max.connections, the limit of open files (ulimit -n), or the memory for "
+                        "handshakes; further clients at %s wait until one is closed. Times that this has happened: %d",
                         self._name,
                         self.waits,
                     )

@@ -1,7 +1,8 @@
-"""The TLS handshakes of one listener: bounded in time, and counted while they last. The loop's own TLS does them.
+"""The TLS handshakes of one listener: bounded in time and in memory, and counted while they last.
 
 A connection in its handshake is no connection of the server yet, and counts as arriving (`Acceptor.arriving`), so it takes a
-place under `max.connections`. When clients wait for a place, handshakes that have lasted for GRACE_MS are given up first,
+place under `max.connections`. Its memory is counted in the pool of requests, of which the handshakes of a listener take at most
+a part; beyond that, clients wait to be accepted. When clients wait, handshakes that have lasted for GRACE_MS are given up first,
 the oldest first. So slow handshakes keep no client out that does its own in time.
 
 A failure is one line, within the bounds of FailureLog. That a client ended its handshake without a reason is a line only the
@@ -14,17 +15,20 @@ import asyncio
 import logging
 import ssl
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
+from pybroker.network.tls_transport import SLICE_BYTES, TlsTransport
 from pybroker.powers import is_power_of_ten
-from pybroker.security.tls.contexts import ACCEPTED
 from pybroker.security.tls.mapping_rules import NoRuleError
+from pybroker.sharing.turns.watchdog import watchdog_of
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
     from pybroker.network.context import ConnectionContext
+    from pybroker.network.memory_pool import MemoryPool
     from pybroker.security.failures import FailureLog
     from pybroker.security.tls.listener import ListenerTls
 
@@ -32,9 +36,12 @@ logger = logging.getLogger(__name__)
 
 HANDSHAKE_S: Final = 30.0
 """The time of a handshake, as the one in which librdkafka and Kafka's clients set a connection up."""
-SHUTDOWN_S: Final = 5.0
-"""How long the broker waits for the end of TLS from a peer whose connection it closes."""
 GRACE_MS: Final = 1_000
+HANDSHAKE_BYTES: Final = 96 * 1024
+"""What a handshake under way takes at most: OpenSSL's state, the messages of both sides, and the objects around them."""
+POOL_DIVISOR: Final = 4
+"""The handshakes of a listener take at most this part of the pool, but HANDSHAKES_MIN may always be under way."""
+HANDSHAKES_MIN: Final = 4
 _ENDED: Final = "the client ended it"
 _WORDS: Final = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client has no certificate, and ssl.client.auth is required",
@@ -58,9 +65,15 @@ class Handshakes:
         completed, failed: the number of clients that were let in by TLS alone, and of those whose TLS was refused.
     """
 
-    def __init__(self, name: str, tls: ListenerTls, left_of: Callable[[str], int], failures: FailureLog) -> None:
+    def __init__(
+        self, name: str, tls: ListenerTls, *, pool: MemoryPool, left_of: Callable[[str], int], failures: FailureLog
+    ) -> None:
         """`left_of` returns how many more connections a host may have."""
-        self._name, self._tls, self._left_of, self._log = name, tls, left_of, failures
+        self._name, self._tls, self._pool, self._left_of, self._log = name, tls, pool, left_of, failures
+        self._max = max(pool.size // POOL_DIVISOR // HANDSHAKE_BYTES, HANDSHAKES_MIN)
+        self._scratch = memoryview(bytearray(SLICE_BYTES))
+        self._steps = ThreadPoolExecutor(1, f"handshake-{name}")
+        self._steps.submit(int)  # starts the thread, for which the loop would have to wait
         self.completed = self.failed = self._ended = 0
         self._per_ip: Counter[str] = Counter()
         self._begun: dict[asyncio.Task[None], float] = {}  # the oldest first
@@ -75,24 +88,30 @@ class Handshakes:
             return
         self._per_ip[peer_host] += 1
         self._begun[task] = loop.time()
-        ACCEPTED.set(accepted)
+        turns = watchdog_of(loop).watch
+        tls = TlsTransport(self._tls.context, connection, scratch=self._scratch, steps=self._steps, turns=turns)
+        self._pool.count(HANDSHAKE_BYTES)
         try:
-            await loop.connect_accepted_socket(
-                connection,
-                accepted,
-                ssl=self._tls.context,
-                ssl_handshake_timeout=HANDSHAKE_S,
-                ssl_shutdown_timeout=SHUTDOWN_S,
-            )
+            async with asyncio.timeout(HANDSHAKE_S):
+                await loop.connect_accepted_socket(lambda: tls, accepted)
+                await tls.established
         except asyncio.CancelledError:
             self._fail(peer_host, "it lasted too long while other clients waited for a connection")
         except OSError as error:
             self._fail(peer_host, _words(error))
         finally:
+            if tls.established.cancelled():
+                tls.abort()
+            self._pool.uncount(HANDSHAKE_BYTES)
             del self._begun[task]
             self._per_ip[peer_host] -= 1
             if not self._per_ip[peer_host]:
                 del self._per_ip[peer_host]
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more may begin."""
+        return len(self._begun) < self._max
 
     def identify(self, context: ConnectionContext, extra: Callable[[str], Any]) -> bool:
         """Note the principal of a client whose handshake is done. Returns False if it has none, and is not accepted."""
@@ -118,6 +137,7 @@ class Handshakes:
         """End all handshakes."""
         for task in self._begun:
             task.cancel()
+        self._steps.shutdown(wait=False, cancel_futures=True)
 
     def _fail(self, peer_host: str, reason: str) -> None:
         text = f"A TLS handshake of {peer_host} at {self._name} failed: {reason}"
@@ -144,6 +164,6 @@ def _words(error: OSError) -> str:
         return f"{_WORDS['CERTIFICATE_VERIFY_FAILED']} ({error.verify_message})"
     if isinstance(error, ssl.SSLError):
         return _WORDS.get(error.reason or "", f"OpenSSL reports {error.reason or 'an error'}")
-    if isinstance(error, ConnectionAbortedError):
+    if isinstance(error, TimeoutError):
         return f"it was not complete within {HANDSHAKE_S:.0f} s"
     return _ENDED

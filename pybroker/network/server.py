@@ -334,14 +334,22 @@ class SocketServer:
     def _make_room(self) -> None:
         """Give connections up for clients that wait for one, if there are any that no client needs."""
         given_up = sum(acceptor.give_up(ACCEPTS_AT_ONCE) for acceptor in self._acceptors)
-        self.strangers.give_up(ACCEPTS_AT_ONCE - min(given_up, ACCEPTS_AT_ONCE))
+        if self._taken >= min(self._limits.max_connections, self._limits.descriptors_max):  # not only for want of handshakes
+            self.strangers.give_up(ACCEPTS_AT_ONCE - min(given_up, ACCEPTS_AT_ONCE))
 
     # -- accepting
 
     def _has_room(self, listener: Listener) -> bool:
         """Return whether one more connection may be taken at the listener."""
-        limits, taken = self._limits, len(self._connections) + sum(acceptor.arriving for acceptor in self._acceptors)
+        limits, taken, handshakes = self._limits, self._taken, self.handshakes.get(listener.name)
+        if handshakes is not None and not handshakes.has_room:
+            return False
         return taken < limits.descriptors_max and (taken < limits.max_connections or listener.is_protected)
+
+    @property
+    def _taken(self) -> int:
+        """The number of connections, with those that are being set up."""
+        return len(self._connections) + sum(acceptor.arriving for acceptor in self._acceptors)
 
     def _close_acceptors(self) -> None:
         for acceptor in self._acceptors:
@@ -372,8 +380,9 @@ class SocketServer:
         from pybroker.network.handshakes import Handshakes  # noqa: PLC0415  a broker without TLS does not pay for it
         from pybroker.security.failures import FailureLog  # noqa: PLC0415  as above
 
+        failures = FailureLog(lambda: self.now_ns() // 1_000_000)
         handshakes = self.handshakes[listener.name] = Handshakes(
-            listener.name, listener.tls, self._left_of, FailureLog(lambda: self.now_ns() // 1_000_000)
+            listener.name, listener.tls, pool=self.memory_pool, left_of=self._left_of, failures=failures
         )
         return handshakes
 

@@ -8,16 +8,12 @@ Source: SslFactory, DefaultSslEngineFactory.
 from __future__ import annotations
 
 import ssl
-from contextlib import suppress
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pybroker.security.tls.cipher_suites import TLS_1_3, openssl_name
 from pybroker.security.tls.stores import KeyStore, as_file, read_key_store, read_trust_store
 
 if TYPE_CHECKING:
-    import socket
-
     from pybroker.security.tls.settings import TlsSettings
 
 _VERSIONS: Final = {
@@ -29,46 +25,9 @@ _VERSIONS: Final = {
 _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
-ACCEPTED: Final[ContextVar[socket.socket | None]] = ContextVar("accepted", default=None)
-"""The socket whose handshake the running task does."""
-
-
-class _ServerObject(ssl.SSLObject):
-    """The TLS of a connection. It sends the alert of a handshake that fails, which the loop's TLS would drop with the connection:
-    without it the client does not learn the reason.
-    """
-
-    alert: ssl.MemoryBIO
-    accepted: socket.socket | None
-
-    def do_handshake(self) -> None:
-        """Do a step of the handshake."""
-        try:
-            super().do_handshake()
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            raise
-        except ssl.SSLError:
-            if self.accepted is not None:
-                with suppress(OSError):  # the peer has gone, or reads nothing
-                    self.accepted.send(self.alert.read())
-            raise
-        self.accepted = None
-
-
-class _ServerContext(ssl.SSLContext):
-    sslobject_class = _ServerObject
-
-    def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *args: Any, **kwargs: Any) -> ssl.SSLObject:
-        """Return the TLS of a connection that the running task sets up."""
-        made = super().wrap_bio(incoming, outgoing, *args, **kwargs)
-        assert isinstance(made, _ServerObject)
-        made.alert, made.accepted = outgoing, ACCEPTED.get()
-        return made
-
-
 def server_context(settings: TlsSettings) -> ssl.SSLContext:
     """Return the context of a listener. Raises ConfigError."""
-    context = _ServerContext(ssl.PROTOCOL_TLS_SERVER)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     keys = read_key_store(settings)
     if keys is None:
         raise settings.error("ssl.keystore.location", "must name the key store of the broker, because a listener has TLS")
