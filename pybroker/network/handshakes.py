@@ -38,9 +38,9 @@ HANDSHAKE_S: Final = 30.0
 """The time of a handshake, as the one in which librdkafka and Kafka's clients set a connection up."""
 GRACE_MS: Final = 1_000
 HANDSHAKE_BYTES: Final = 96 * 1024
-"""What a handshake under way takes at most: OpenSSL's state, the messages of both sides, and the objects around them."""
+"""The most that a handshake takes: OpenSSL's state, the messages of both sides, and the objects around them."""
 POOL_DIVISOR: Final = 4
-"""The handshakes of a listener take at most this part of the pool, but HANDSHAKES_MIN may always be under way."""
+"""The handshakes of a listener take at most the pool divided by this, but HANDSHAKES_MIN may always be under way."""
 HANDSHAKES_MIN: Final = 4
 _ENDED: Final = "the client ended it"
 _WORDS: Final = {
