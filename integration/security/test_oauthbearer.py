@@ -9,10 +9,8 @@ import asyncio
 import struct
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +21,7 @@ from aiokafka.abc import AbstractTokenProvider
 
 from integration.security.sasl import CLIENT_ERRORS
 from integration.security.test_logins import AUTHENTICATE, HANDSHAKE, METADATA, RawClient, frame, request, text
-from testing.clients.tokens import HANDLER, Issuer, unsecured
+from testing.clients.tokens import HANDLER, Issuer, KeyServer, responding, unsecured
 from testing.process.broker import BrokerProcess
 from testing.process.kafka_peer import free_port
 from testing.process.kafka_tools import run_tool
@@ -41,38 +39,11 @@ BAD: Final = {
 }
 
 
-class Keys:
-    """A server of a key set over HTTP."""
-
-    def __init__(self) -> None:
-        self.document, self.reads = ISSUER.document(), 0
-        keys = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                keys.reads += 1
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(keys.document)))
-                self.end_headers()
-                self.wfile.write(keys.document)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_port}/keys"
-
-
 @pytest.fixture(scope="module")
-def keys() -> Iterator[Keys]:
-    served = Keys()
+def keys() -> Iterator[KeyServer]:
+    served = KeyServer(responding(ISSUER.document()))
     yield served
-    served.server.shutdown()
-    served.server.server_close()
+    served.close()
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +52,7 @@ def ports() -> dict[str, int]:
 
 
 @pytest.fixture(scope="module")
-def broker(keys: Keys, ports: dict[str, int], tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+def broker(keys: KeyServer, ports: dict[str, int], tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     folder = tmp_path_factory.mktemp("oauthbearer")
     (folder / "keys.json").write_bytes(ISSUER.document())
     settings = {
@@ -247,10 +218,10 @@ def test_a_session_ends_with_the_token(broker: BrokerProcess, ports: dict[str, i
     assert "the login of User:alice has ended, and the client has not logged in again" in broker.log_text
 
 
-def test_new_keys_are_found_by_their_ids(broker: BrokerProcess, keys: Keys, ports: dict[str, int]) -> None:
+def test_new_keys_are_found_by_their_ids(broker: BrokerProcess, keys: KeyServer, ports: dict[str, int]) -> None:
     bootstrap, second = f"127.0.0.1:{ports['URL']}", Issuer("second")
     write_by_aiokafka(bootstrap, "of-url", ISSUER.token(aud=["kafka"]))
-    keys.document = second.document()
+    keys.respond = responding(second.document())
     reads = keys.reads
     with pytest.raises(CLIENT_ERRORS):
         write_by_aiokafka(bootstrap, "of-url", second.token(aud="kafka"))

@@ -26,7 +26,6 @@ from pybroker.security.tls.contexts import client_context
 from pybroker.security.tls.settings import settings_of_client
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable
 
     from pybroker.security.sasl.oauthbearer_settings import KeysAt
@@ -51,8 +50,7 @@ class BearerKeys:
         """Do nothing yet. Raises ConfigError for settings of TLS that cannot be used."""
         self._at = at
         self._keys = KeySet(())
-        context = client_context(settings_of_client(at.options)) if at.url.startswith("https:") else None
-        self._read: Callable[[], KeySet] = partial(_of_file, at.path) if at.path else partial(_of_url, at.url, context)
+        self._read: Callable[[], KeySet] = partial(_of_file, at.path) if at.path else partial(_of_url, at.url, _opener(at))
         self._is_wanted = asyncio.Event()
         self._work = LongWork("bearer-keys", 1)
         self._task: asyncio.Task[None] | None = None
@@ -123,12 +121,22 @@ def _of_file(path: str) -> KeySet:
         return _parsed(file.read(KEY_SET_BYTES_MAX + 1))
 
 
-def _of_url(url: str, context: ssl.SSLContext | None) -> KeySet:
+def _opener(at: KeysAt) -> urllib.request.OpenerDirector:
+    """Return what opens a URL, with the TLS of the options. Raises ConfigError."""
+    context = client_context(settings_of_client(at.options)) if at.url.startswith("https:") else None
+    return urllib.request.build_opener(_SameScheme, urllib.request.HTTPSHandler(context=context))
+
+
+def _of_url(url: str, opener: urllib.request.OpenerDirector) -> KeySet:
     """Return the keys at a URL. Blocks; raises OSError, ValueError and HTTPException."""
-    opener = urllib.request.build_opener(_SameScheme, urllib.request.HTTPSHandler(context=context))
     ends_s = time.monotonic() + WHOLE_S
     document = b""
-    with opener.open(url, timeout=TIMEOUT_S) as response:
+    try:
+        opened = opener.open(url, timeout=TIMEOUT_S)
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise ValueError(f"the response has status {error.code}") from None
+    with opened as response:
         while len(document) <= KEY_SET_BYTES_MAX and (part := response.read1(_PART_BYTES)):
             document += part
             if time.monotonic() > ends_s:
@@ -144,8 +152,6 @@ def _parsed(document: bytes) -> KeySet:
 
 def _reason(error: Exception) -> str:
     """Return what is wrong, without a part of what the other side has sent."""
-    if isinstance(error, urllib.error.HTTPError):
-        return f"the response has status {error.code}"
     cause = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(cause, http.client.HTTPException):
         return "the response is not one of HTTP"
