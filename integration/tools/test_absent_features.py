@@ -136,13 +136,6 @@ def test_kafkas_tools_report_that_it_is_off(tools: ToolRunner, bootstrap: str, t
     assert disabled in refused("acls", "--remove", "--force", "--topic", "t")
     tokens = refused("delegation-tokens", "--describe", "--command-config", str(plain))
     assert "UnsupportedByAuthenticationException: Delegation Token requests are not allowed on PLAINTEXT" in tokens
-    for kind in ("users", "clients"):
-        ran = tools.run("configs", *at, "--describe", "--entity-type", kind)
-        assert (ran.code, ran.out.strip()) == (0, "")
-    bob = ("--entity-type", "users", "--entity-name", "bob")
-    for change in (("--add-config", "SCRAM-SHA-256=[password=x]"), ("--delete-config", "SCRAM-SHA-256")):
-        ran = tools.run("configs", *at, "--alter", *change, *bob)
-        assert (ran.code, ran.out.strip()) == (0, "Completed updating config for user bob."), ran
 
 
 @with_java

@@ -244,10 +244,9 @@ def test_the_zookeeper_option_means_the_only_broker(scripts: Path, broker: Broke
 @pytest.mark.parametrize(
     "command",
     [
-        "kafka-delegation-tokens --describe --bootstrap-server $KAFKA",
         "kafka-log-dirs.sh --describe --bootstrap-server $KAFKA",
         "kafka-topics --bootstrap-server $KAFKA --frobnicate",
-        "kafka-configs --bootstrap-server $KAFKA --entity-type users --entity-name me --describe",
+        "kafka-configs --bootstrap-server $KAFKA --entity-type users --describe --frobnicate",
         "kafka-console-consumer --bootstrap-server $KAFKA --topic t --formatter io.confluent.AvroMessageFormatter",
         "kafka-console-consumer --bootstrap-server $KAFKA --topic t --consumer-property security.protocol=SASL_SSL",
         "kafka-console-producer --bootstrap-server $KAFKA --topic t --producer-property nonsense=1 < /dev/null",

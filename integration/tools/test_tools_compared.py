@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.tools.tools_story import GOLDEN, OVERRIDES, Golden, played
+from integration.tools.tools_story import GOLDEN, OF_USERS, OURS_WITH_LOGINS, OVERRIDES, Golden, played
 from testing.process.broker import BrokerProcess
 
 pytestmark = pytest.mark.skipif(
@@ -66,7 +66,7 @@ def test_tools_print_about_us_what_they_print_about_kafka(
     kafkas: list[Golden] = [golden for golden in GOLDEN if golden.tools == release]
     pages = [golden.pages() for golden in kafkas]
     differences = []
-    for index, (step, ours) in enumerate(played(release, broker.bootstrap, tmp_path)):
+    for index, (step, ours) in enumerate(played(kafkas[0], broker.bootstrap, tmp_path)):
         if any("retention.granularity=" in line for line in ours):  # a setting that Kafka does not have
             ours = [line for line in ours if "retention.granularity=" not in line]
         theirs = [page[index] for page in pages]
@@ -81,4 +81,14 @@ def test_tools_print_about_us_what_they_print_about_kafka(
         if ours not in theirs:
             wanted = [line for page in theirs for line in ("--- Kafka:", *page[1:])]
             differences.append("\n".join([*ours, *wanted]))
+    assert not differences, "\n\n".join(differences)
+
+
+def test_tools_print_the_same_about_our_users(start_broker: Callable[..., BrokerProcess], tmp_path: Path) -> None:
+    broker = start_broker(OURS_WITH_LOGINS)
+    differences = []
+    for (step, ours), theirs in zip(played(OF_USERS, broker.bootstrap, tmp_path), OF_USERS.pages(), strict=True):
+        assert theirs[0] == step.line, "the story has changed: run python -m integration.tools.tools_story users"
+        if ours != theirs:
+            differences.append("\n".join([*ours, "--- Kafka:", *theirs[1:]]))
     assert not differences, "\n\n".join(differences)

@@ -141,8 +141,7 @@ def _refusal(image: ClusterImage, one: Alteration) -> KafkaError | None:
     if one.salted_password is None:
         if mechanism.name in image.configs_of(SCRAM_KIND, one.user):
             return None
-        reason = f"Attempt to delete a user credential that does not exist: {one.user}"
-        return KafkaError(ErrorCode.RESOURCE_NOT_FOUND, reason)
+        return KafkaError(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
     if one.iterations < ITERATIONS_MIN:
         return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
     if one.iterations > ITERATIONS_MAX:

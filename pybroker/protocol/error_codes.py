@@ -72,7 +72,7 @@ class ErrorCode(IntEnum):
     INVALID_COMMIT_OFFSET_SIZE = 28, False, "The committed offset is too large to store."
     TOPIC_AUTHORIZATION_FAILED = 29, False, "Not authorized for the topic."
     GROUP_AUTHORIZATION_FAILED = 30, False, "Not authorized for the group."
-    CLUSTER_AUTHORIZATION_FAILED = 31, False, "Not authorized for the cluster."
+    CLUSTER_AUTHORIZATION_FAILED = 31, False, "Cluster authorization failed."
     INVALID_TIMESTAMP = 32, False, "The timestamp of a record is outside of the range that the topic accepts."
     UNSUPPORTED_SASL_MECHANISM = 33, False, "The broker does not offer this SASL mechanism."
     ILLEGAL_SASL_STATE = 34, False, "The request does not fit the state of the authentication."

@@ -7,7 +7,9 @@ admin                       requests through the codec, to any broker or a certa
 leaders                     offsets, asked of the leaders of partitions
 topics, topics_admin        kafka-topics
 configs, configs_admin      kafka-configs
+configs_users               kafka-configs for quotas and credentials
 acls                        kafka-acls
+tokens                      kafka-delegation-tokens
 elections                   kafka-leader-election
 groups                      kafka-consumer-groups
 groups_admin                requests about groups, to their coordinators, repeated while these are coming up

@@ -1,4 +1,5 @@
-"""kafka-configs: describes and alters settings of topics, brokers, loggers and client metrics, in the words of Kafka 3.9.
+"""kafka-configs: describes and alters settings of topics, brokers, loggers and client metrics, the quotas of users, clients and
+addresses, and the SCRAM credentials of users, in the words of Kafka 3.9.
 
 Source: kafka.admin.ConfigCommand.
 """
@@ -8,12 +9,12 @@ from __future__ import annotations
 import sys
 
 from pybroker.client.errors import ClientError
-from pybroker.tools.errors import FAILED, NOT_SUPPORTED, CommandError
+from pybroker.tools.errors import FAILED, CommandError
 from pybroker.tools.options import FLAG, VALUE, Options, parse
 from pybroker.tools.target import OPTIONS, target_of
 
 TYPES = ("topics", "clients", "users", "brokers", "ips", "broker-loggers", "client-metrics")
-NOT_SERVED = ("clients", "users", "ips")
+WITH_QUOTAS = ("clients", "users", "ips")
 SHORT = {
     "topic": "topics",
     "client": "clients",
@@ -30,28 +31,36 @@ KINDS = {
     **dict.fromkeys(("entity-type", "entity-name", "add-config", "add-config-file", "delete-config", *SHORT), VALUE),
 }
 
-HELP = """This tool helps to manipulate and describe entity config for a topic, broker, broker logger or client metrics.
+HELP = """This tool helps to manipulate and describe entity config for a topic, client, user, broker, ip or client-metrics
 --bootstrap-server HOST:PORT  the brokers to connect to
 --command-config FILE         a properties file with settings of the client
 --describe                    the settings that were changed, or with --all all of them
 --alter                       --add-config NAME=VALUE,NAME=[VALUE,VALUE] or --add-config-file FILE, --delete-config NAME,NAME
---entity-type TYPE            topics, brokers, broker-loggers or client-metrics
---entity-name NAME            the entity; --entity-default means the default of all brokers
---topic, --broker, --broker-logger NAME, --broker-defaults: the same in one option
+--entity-type TYPE            topics, brokers, broker-loggers, client-metrics, users, clients or ips
+--entity-name NAME            the entity; --entity-default means the default of all brokers, users, clients or ips
+--topic, --broker, --broker-logger, --user, --client, --ip NAME, --broker-defaults, --user-defaults, --client-defaults,
+--ip-defaults: the same in one option
+Users have quotas, such as producer_byte_rate=1048576, and credentials: SCRAM-SHA-256=[iterations=8192,password=PASSWORD]
 """
 
 
 def main(tool: str, arguments: list[str]) -> int:
     """Run the command and return the exit code. Raises CommandError."""
     options = parse(tool, KINDS, arguments)
-    kind, name = _entity(tool, options)
+    kinds, names = _entities(options)
+    _check_names(kinds, names, options)
     target = target_of(tool, options)
-    from pybroker.tools import configs_admin
+    from pybroker.tools import configs_admin, configs_users
     from pybroker.tools.admin import RefusedError
     from pybroker.tools.kafka_errors import exception_of
 
+    kind, name, is_alter = kinds[0], names[0] if names else None, options.has("alter")
     try:
-        if options.has("alter"):
+        if kind in WITH_QUOTAS and is_alter:
+            configs_users.alter(target, kinds, names, options)
+        elif kind in WITH_QUOTAS:
+            configs_users.describe(target, kinds, names)
+        elif is_alter:
             configs_admin.alter(target, kind, name or "", options)
         else:
             configs_admin.describe(target, kind, name, is_all=options.has("all"))
@@ -69,13 +78,15 @@ def _failed(arguments: list[str], reason: str) -> None:
     print(f"Error while executing config command with args '{' '.join(arguments)}'\n{reason}", file=sys.stderr)
 
 
-def _entity(tool: str, options: Options) -> tuple[str, str | None]:
-    """Return type and name; the name is empty for the defaults of all, None for each of them. Raises CommandError."""
+def _entities(options: Options) -> tuple[list[str], list[str]]:
+    """Return the types, and the names as far as there are some; an empty name means the default. Raises CommandError."""
     if options.has("describe") == options.has("alter"):
         raise CommandError("Command must include exactly one action: --describe, --alter")
     options.forbid("describe", ("add-config", "delete-config"))
-    specific = [kind for option, kind in (SHORT | DEFAULTS).items() if options.has(option)]
+    specific = [kind for option, kind in (*SHORT.items(), *DEFAULTS.items()) if options.has(option)]
     kinds = options.values("entity-type") + specific
+    if repeated := [kind for index, kind in enumerate(kinds) if kind in kinds[:index]]:
+        raise CommandError(f"Duplicate entity type(s) specified: {','.join(repeated)}")
     for kind in kinds:
         if kind not in TYPES:
             raise CommandError(
@@ -84,34 +95,49 @@ def _entity(tool: str, options: Options) -> tuple[str, str | None]:
             )
     if not kinds:
         raise CommandError("At least one entity type must be specified")
+    if len(kinds) > 1 and set(kinds) != {"users", "clients"}:
+        raise CommandError("Only 'users' and 'clients' entity types may be specified together")
     if specific and options.has("entity-type", "entity-name", "entity-default"):
         raise CommandError("--entity-{type,name,default} should not be used in conjunction with specific entity flags")
-    refused = [kind for kind in kinds if kind in NOT_SERVED]
-    if refused:
-        raise CommandError(
-            f"{tool}: --entity-type {refused[0]} is not supported: there are no quotas and no users", NOT_SUPPORTED
-        )
-    if len(kinds) > 1:
-        raise CommandError("Only 'users' and 'clients' entity types may be specified together")
-    names = options.values("entity-name") + [value for option in SHORT for value in options.values(option)]
-    names += [""] * (options.has("entity-default") + options.has(*DEFAULTS))
-    name = names[0] if names else None
-    _check_name(kinds[0], name, options)
-    return kinds[0], name
+    names = [value or "" for option, value in options.given if option in ("entity-name", "entity-default")]
+    names += [value for option in SHORT for value in options.values(option)]
+    names += [""] * sum(options.has(option) for option in DEFAULTS)
+    return kinds, names
 
 
-def _check_name(kind: str, name: str | None, options: Options) -> None:
-    if kind in ("brokers", "broker-loggers") and name and not name.lstrip("-").isdecimal():
-        raise CommandError(f"The entity name for {kind} must be a valid integer broker id, but it is: {name}")
-    if options.has("describe") and kind == "broker-loggers" and not name:
+def _check_names(kinds: list[str], names: list[str], options: Options) -> None:
+    kind, given = kinds[0], [name for name in names if name]
+    if kind in ("brokers", "broker-loggers", "ips"):
+        is_valid, wanted = (_is_address, "IP or resolvable host") if kind == "ips" else (_is_integer, "integer broker id")
+        for name in given:
+            if not is_valid(name):
+                raise CommandError(f"The entity name for {kind} must be a valid {wanted}, but it is: {name}")
+    if options.has("describe") and kind == "broker-loggers" and not given:
         raise CommandError(f"an entity name must be specified with --describe of {kind}")
     if not options.has("alter"):
         return
-    if kind == "brokers" and name is None:
-        raise CommandError("an entity-name or default entity must be specified with --alter of users, clients, brokers or ips")
-    if kind != "brokers" and not name:
+    if kind in ("brokers", *WITH_QUOTAS):
+        if not names:
+            raise CommandError(
+                "an entity-name or default entity must be specified with --alter of users, clients, brokers or ips"
+            )
+    elif not given:
         raise CommandError(f"an entity name must be specified with --alter of {kind}")
     if options.has("add-config") and options.has("add-config-file"):
         raise CommandError("Only one of --add-config or --add-config-file must be specified")
     if not options.has("add-config", "add-config-file", "delete-config"):
         raise CommandError("At least one of --add-config, --add-config-file, or --delete-config must be specified with --alter")
+
+
+def _is_integer(name: str) -> bool:
+    return name.lstrip("-").isdecimal()
+
+
+def _is_address(name: str) -> bool:
+    import socket
+
+    try:
+        socket.getaddrinfo(name, None)
+    except (OSError, UnicodeError):
+        return False
+    return True

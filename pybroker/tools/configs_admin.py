@@ -102,14 +102,19 @@ def _text(value: str | None) -> str:
 # --- alter ---
 
 
-def alter(target: Target, kind: str, name: str, options: Options) -> None:
-    """Change a resource. Raises RefusedError, ClientError, CommandError."""
+def changes_of(options: Options) -> tuple[dict[str, str], list[str]]:
+    """Return the settings to add, and the names of those to delete. Raises CommandError."""
     file = options.value("add-config-file")
     added = added_configs(options.value("add-config")) if file is None else properties_of(file)
     for key in added:
         if not re.fullmatch(r"[a-zA-Z0-9._-]*", key):
             raise CommandError(f"Invalid character found for config key: {key}")
-    deleted = [key.strip() for one in options.values("delete-config") for key in one.split(",")]
+    return added, [key.strip() for one in options.values("delete-config") for key in one.split(",")]
+
+
+def alter(target: Target, kind: str, name: str, options: Options) -> None:
+    """Change a resource. Raises RefusedError, ClientError, CommandError."""
+    added, deleted = changes_of(options)
     with Admin(target) as admin:
         held = {config.name for config in shown(admin, kind, name, is_all=False, has_synonyms=False)}
         if kind == "broker-loggers":

@@ -21,6 +21,16 @@ _KNOWN = {
     39: ("InvalidReplicaAssignmentException", "Replica assignment is invalid."),
     40: ("InvalidConfigurationException", "Configuration is invalid."),
     44: ("PolicyViolationException", "Request parameters do not satisfy the configured policy."),
+    61: ("DelegationTokenDisabledException", "Delegation Token feature is not enabled."),
+    62: ("DelegationTokenNotFoundException", "Delegation Token is not found on server."),
+    63: ("DelegationTokenOwnerMismatchException", "Specified Principal is not valid Owner/Renewer."),
+    64: (
+        "UnsupportedByAuthenticationException",
+        "Delegation Token requests are not allowed on PLAINTEXT/1-way SSL channels and on delegation token authenticated channels.",  # noqa: E501  Kafka's sentence
+    ),
+    65: ("DelegationTokenAuthorizationException", "Delegation Token authorization failed."),
+    66: ("DelegationTokenExpiredException", "Delegation Token is expired."),
+    67: ("InvalidPrincipalTypeException", "Supplied principalType is not supported."),
     68: ("GroupNotEmptyException", "The group is not empty."),
     69: ("GroupIdNotFoundException", "The group id does not exist."),
     73: ("TopicDeletionDisabledException", "Topic deletion is disabled."),

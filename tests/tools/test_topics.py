@@ -1,4 +1,4 @@
-"""kafka-topics and kafka-configs without a broker: their command lines, what is chosen, what is printed."""
+"""kafka-topics without a broker: their command lines, what is chosen, what is printed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pybroker.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from pybroker.tools import configs, topics
-from pybroker.tools.configs_admin import added_configs
+from pybroker.tools import topics
 from pybroker.tools.errors import CommandError
 from pybroker.tools.options import parse
 from pybroker.tools.topics import TopicError, wanted
@@ -121,31 +120,3 @@ def test_a_topic_is_described() -> None:
 )
 def test_reports(report: str, leader: int, in_sync: tuple[int, ...], is_listed: bool) -> None:
     assert len(lines(report, leader=leader, in_sync=in_sync)) == is_listed
-
-
-def test_added_settings() -> None:
-    assert added_configs(None) == {}
-    assert added_configs("a=1,b=[2,3], c = 4 ,d=") == {"a": "1", "b": "2,3", "c": "4", "d": ""}
-    with pytest.raises(CommandError, match="all configs to be added must be in the format"):
-        added_configs("a=1,b")
-
-
-@pytest.mark.parametrize(
-    ("words", "message", "code"),
-    [
-        ("--entity-type topics", "Command must include exactly one action: --describe, --alter", 1),
-        ("--describe", "At least one entity type must be specified", 1),
-        ("--describe --entity-type topics --topic t",
-         "--entity-{type,name,default} should not be used in conjunction with specific entity flags", 1),
-        ("--describe --entity-type users",
-         "kafka-configs: --entity-type users is not supported: there are no quotas and no users", 2),
-        ("--alter --entity-type topics --add-config a=1", "an entity name must be specified with --alter of topics", 1),
-        ("--alter --topic t",
-         "At least one of --add-config, --add-config-file, or --delete-config must be specified with --alter", 1),
-        ("--describe --broker x", "The entity name for brokers must be a valid integer broker id, but it is: x", 1),
-    ],
-)  # fmt: skip
-def test_wrong_command_lines_of_configs(words: str, message: str, code: int) -> None:
-    with pytest.raises(CommandError) as raised:
-        configs.main("kafka-configs", [*AT, *words.split()])
-    assert (str(raised.value), raised.value.code) == (message, code)

@@ -70,7 +70,7 @@ async def test_each_user_has_its_error_and_others_are_changed(tmp_path: Path) ->
         "unknown": (ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"),
         "few": (ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations"),
         "many": (ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations"),
-        "missing": (ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist: missing"),
+        "missing": (ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"),
         "twice": twice,
         "old": twice,
         "good": (ErrorCode.NONE, None),
