@@ -3,8 +3,8 @@
     python3 -I -S /opt/pybroker/healthcheck.py
 
 Ready means that coordinators are loaded and the wanted topics exist: then the broker writes the file that PYBROKER_READY_FILE
-names (/tmp/pybroker-ready by default), which holds `HOST PORT` of the listener to ask, and removes it when it stops. While it is
-not there, a file of the same name with `.reason` at its end has the broker's reason. The ready file
+names (/tmp/pybroker-ready by default), which holds `HOST PORT` of the listener to ask, or `HOST PORT TLS`, and removes it when it
+stops. While it is not there, a file of the same name with `.reason` at its end has the broker's reason. The ready file
 alone proves nothing of a broker that was killed or hangs, so one ApiVersions v0 goes to that listener and a sound response has
 to come back.
 
@@ -36,12 +36,12 @@ def main() -> str | None:
         return reason_beside(path) or f"the broker is not ready yet: {path}: {error.strerror}"
     except UnicodeDecodeError:
         words = []
-    if len(words) != 2 or not words[1].isdigit():
+    if len(words) not in (2, 3) or not words[1].isdigit():
         return f"{path} should say HOST PORT"
     if words[1] == "0":
-        return None  # a controller without a broker, which no client asks
+        return None  # a controller without a broker, or a broker whose clients all need a certificate: there is none to ask
     try:
-        return complaint(ask(words[0], int(words[1])))
+        return complaint(ask(words[0], int(words[1]), has_tls=len(words) == 3))
     except (OSError, OverflowError) as error:
         return f"{words[0]}:{words[1]}: {error}"
 
@@ -55,12 +55,12 @@ def reason_beside(path: str) -> str | None:
         return None
 
 
-def ask(host: str, port: int) -> bytes:
+def ask(host: str, port: int, *, has_tls: bool) -> bytes:
     """Return the response to ApiVersions v0 without its length, or as much as came before the connection ended."""
     body = struct.pack(">hhih", API_VERSIONS, VERSION, CORRELATION_ID, len(CLIENT_ID)) + CLIENT_ID
     deadline = time.monotonic() + TIMEOUT_S
     family, kind, protocol, _, address = _socket.getaddrinfo(host, port, 0, _socket.SOCK_STREAM)[0]
-    connection = _socket.socket(family, kind, protocol)
+    connection = secured(family, kind, protocol) if has_tls else _socket.socket(family, kind, protocol)
     try:
         connection.settimeout(TIMEOUT_S)
         connection.connect(address)
@@ -75,6 +75,16 @@ def ask(host: str, port: int) -> bytes:
     finally:
         connection.close()
     return came[4:]
+
+
+def secured(family: int, kind: int, protocol: int) -> _socket.socket:
+    """Return a socket that has TLS once it connects. It asks the own machine, so it trusts every certificate."""
+    import socket  # noqa: PLC0415  only for TLS, as the next one
+    import ssl  # noqa: PLC0415
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context.wrap_socket(socket.socket(family, kind, protocol))
 
 
 def complaint(response: bytes) -> str | None:

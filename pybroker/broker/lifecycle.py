@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pybroker.metadata.controller import Controller
     from pybroker.model import BrokerId
     from pybroker.network.limits import BoundListener
+    from pybroker.security.tls.listener import ListenerTls
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +39,8 @@ class Lifecycle:
     def __init__(self, ready_file: ReadyFile | None = None) -> None:
         """Keep `ready_file`, which exists while the broker is ready."""
         self._ready_file = ready_file
-        self._address: tuple[str, int] | None = None  # set when clients can connect, and at a health check the groups are loaded
+        self._asked: tuple[tuple[str, int], ListenerTls | None] = (("", 0), None)  # the listener that a health check asks
+        self._is_announced = False  # clients can connect, and where there is a health check, the groups are loaded
         self._is_loading = False
         self._is_stopping = False
         self.admin_url: str | None = None
@@ -53,7 +55,7 @@ class Lifecycle:
             return STOPPING
         if not self.has_room:
             return NO_ROOM
-        if self._address is not None:
+        if self._is_announced:
             return None
         return LOADING if self._is_loading else STARTING
 
@@ -68,14 +70,16 @@ class Lifecycle:
         stop.
         """
         address = local_address(bound[0])
+        asked = next((one for one in bound if one.tls is None), bound[0])  # TLS costs a health check more
+        self._asked = local_address(asked), asked.tls
         if self._ready_file is not None:
             self._is_loading = True
             if self.has_room:
                 self._ready_file.forget(LOADING)
             await groups_loaded()
             if self.has_room:
-                self._ready_file.write(*address)
-        self._address = address
+                self._write_ready(self._ready_file)
+        self._is_announced = True
         api = "" if self.admin_url is None else f"ADMIN {self.admin_url}\n"
         await print_line(f"{api}{self.lines(node_id)}READY {host_and_port(*address)}\n")
 
@@ -97,17 +101,25 @@ class Lifecycle:
         if self._ready_file is not None and not has_room:
             logger.error("No log directory has room for records; the health check fails until one has")
             self._ready_file.forget(NO_ROOM)
-        elif self._ready_file is not None and self._address is not None:
-            self._ready_file.write(*self._address)
+        elif self._ready_file is not None and self._is_announced:
+            self._write_ready(self._ready_file)
         elif self._ready_file is not None:
             self._ready_file.forget(STARTING)
 
     def stopping(self) -> None:
         """Note that clients will soon be unable to connect."""
-        self._address = None
+        self._is_announced = False
         self._is_stopping = True
         if self._ready_file is not None:
             self._ready_file.forget(STOPPING)
+
+    def _write_ready(self, ready_file: ReadyFile) -> None:
+        """Write which listener a health check asks; port 0 where it could not, because it has no certificate."""
+        (host, port), tls = self._asked
+        if tls is not None and tls.settings["ssl.client.auth"] == "required":
+            ready_file.write(host, 0)
+        else:
+            ready_file.write(host, port, has_tls=tls is not None)
 
 
 def local_address(listener: BoundListener) -> tuple[str, int]:

@@ -1,7 +1,7 @@
 """The files that an image's health check reads.
 
-The ready file exists while the broker is ready, and holds `HOST PORT` of a listener. While it does not exist, a second file
-beside it shows in one line why the broker is not ready.
+The ready file exists while the broker is ready, and holds `HOST PORT` of a listener, or `HOST PORT TLS` of one with TLS. While it
+does not exist, a second file beside it shows in one line why the broker is not ready.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class ReadyFile:
         self._path = path
         self._reason = path.with_name(path.name + REASON_SUFFIX)
 
-    def write(self, host: str, port: int) -> None:
+    def write(self, host: str, port: int, *, has_tls: bool = False) -> None:
         """Write the file: the broker is ready."""
         fresh = self._path.with_name(f"{self._path.name}.new")
         try:
-            fresh.write_text(f"{host} {port}\n")
+            fresh.write_text(f"{host} {port}{' TLS' if has_tls else ''}\n")
             fresh.replace(self._path)
             self._reason.unlink(missing_ok=True)
         except OSError as error:

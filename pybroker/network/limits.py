@@ -58,11 +58,12 @@ class Listener:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class BoundListener:
-    """A listener that accepts connections, with the address it really has."""
+    """A listener that accepts connections, with the address it really has, and its TLS, if its connections have TLS."""
 
     name: str
     host: str
     port: int
+    tls: ListenerTls | None = None
 
 
 def host_and_port(host: str, port: int) -> str:

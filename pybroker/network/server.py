@@ -170,7 +170,7 @@ class SocketServer:
             except OSError as error:
                 self._close_acceptors()
                 raise refusal(listener, error) from error
-            result.append(BoundListener(name=listener.name, host=host, port=port))
+            result.append(BoundListener(name=listener.name, host=host, port=port, tls=listener.tls))
             logger.info("Listening at %s (%s)", host_and_port(host, port), listener.name)
         if self.limits.connections_max_idle_ms > 0:
             self._schedule_idle_check(loop, self.limits.connections_max_idle_ms)

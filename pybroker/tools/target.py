@@ -101,7 +101,7 @@ def _of_this_container() -> str | None:
     """Return the address in the file that a container's broker writes when it is ready."""
     try:
         with open(os.environ.get(READY_VARIABLE, READY_FILE), encoding="ascii") as file:  # noqa: PTH123  pathlib is slow to import
-            host, port = file.read().split()
+            host, port = file.read().split()[:2]
     except (OSError, ValueError):
         return None
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
