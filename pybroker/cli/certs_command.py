@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import secrets
 import socket
 from pathlib import Path
 
 import click
 
 from pybroker import extras
+from pybroker.config.properties import parse_properties
 
 _OUTPUT = """\
 server.properties:
@@ -40,14 +43,31 @@ Brokers are reached as: {hosts}
 The client's principal is User:CN=client"""
 
 
+MECHANISM = "SCRAM-SHA-512"
+USERS = "pybroker.scram.users"
+_CLIENT = """\
+security.protocol=SASL_SSL
+sasl.mechanism=SCRAM-SHA-512
+sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username="{name}" password="{password}";
+ssl.truststore.type=PEM
+ssl.truststore.certificates={trusted}
+"""
+
+
 @click.command("certs")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--host", "hosts", multiple=True, help="A name or address by which clients reach the broker; may be repeated.")
-def command(folder: Path, hosts: tuple[str, ...]) -> None:
-    """Make keys and certificates for TLS in FOLDER, for development.
+@click.option(
+    "--user", "users", multiple=True,
+    help="A user for SCRAM: its settings are in NAME.properties, and those of a broker in users.properties; may be repeated.",
+)  # fmt: skip
+def command(folder: Path, hosts: tuple[str, ...], users: tuple[str, ...]) -> None:
+    """Make keys and certificates for TLS in FOLDER, and users, for development.
 
     The authority, and what there is already, stays; the broker's certificate is made again for other hosts.
     """
+    if wrong := [name for name in users if re.fullmatch(r"[\w.-]+", name) is None]:
+        raise click.BadParameter(f"{wrong[0]!r} has other characters than letters, digits and _.-", param_hint="--user")
     try:
         from pybroker.security.tls import certificates
     except ImportError as error:
@@ -75,7 +95,26 @@ def command(folder: Path, hosts: tuple[str, ...]) -> None:
         _write(folder / "client.key", client.key_pem())
         _write(folder / "client.crt", client.certificate_pem() + signer.certificate_pem())
         _write(folder / "client.pem", client.key_pem() + client.certificate_pem() + signer.certificate_pem())
+    _write_users(folder, users)
     click.echo(_OUTPUT.format(folder=folder, hosts=", ".join(names)))
+    for name in users:
+        click.echo(f"The settings of {name} are in {folder / name}.properties, with a password")
+
+
+def _write_users(folder: Path, users: tuple[str, ...]) -> None:
+    """Write the settings of each new user, and those of all that a start of a broker adds."""
+    trusted = "\\n".join((folder / "ca.pem").read_text().splitlines())
+    added = folder / "users.properties"
+    known = parse_properties(added.read_text())[USERS] if added.exists() else ""
+    for name in users:
+        file = folder / f"{name}.properties"
+        if file.exists():
+            continue
+        password = secrets.token_urlsafe(24)
+        _write(file, _CLIENT.format(name=name, password=password, trusted=trusted).encode())
+        known += f"{',' if known else ''}{MECHANISM}=[name={name},password={password}]"
+    if known:
+        _write(added, f"{USERS}={known}\n".encode())
 
 
 def _has(made: Path, noted: Path, hosts: str) -> bool:

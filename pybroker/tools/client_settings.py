@@ -44,7 +44,7 @@ CLASSES: Final = {
 
 TLS_STORES: Final = {
     "ssl.keystore.location", "ssl.keystore.type", "ssl.truststore.location", "ssl.truststore.type", "ssl.protocol",
-    "ssl.enabled.protocols", "ssl.truststore.password",
+    "ssl.enabled.protocols", "ssl.truststore.password", "ssl.truststore.certificates",
 }  # fmt: skip
 """Settings of stores, whose names are others in librdkafka."""
 
@@ -98,6 +98,8 @@ def _tls_of(properties: Mapping[str, str]) -> dict[str, Any]:
         if properties.get("ssl.truststore.type") != "PEM":
             raise CommandError(f"ssl.truststore.location={trusted}: this client reads PEM only, with ssl.truststore.type=PEM")
         settings["ssl.ca.location"] = trusted
+    if (certificates := properties.get("ssl.truststore.certificates")) is not None:
+        settings["ssl.ca.pem"] = certificates
     if (keys := properties.get("ssl.keystore.location")) is not None:
         if properties.get("ssl.keystore.type") == "PEM":
             settings["ssl.certificate.location"] = settings["ssl.key.location"] = keys

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 from pybroker.cli.certs_command import command
 from pybroker.config.load import load_texts
 from pybroker.config.properties import parse_properties
+from pybroker.security.sasl.client_login import login_of_client
 from pybroker.security.tls.listener import ListenerTls
 from pybroker.security.tls.settings import settings_of_listener
 
@@ -38,3 +40,22 @@ def test_files_are_private_and_stay_as_they_are(tmp_path: Path) -> None:
     run(str(folder), "--host", "other")
     changed = {path.name for path in folder.iterdir() if path.read_bytes() != before[path.name]}
     assert changed == {"broker.pem", "broker.hosts"}
+
+
+def test_users_have_passwords_of_their_own_in_files_for_clients_and_brokers(tmp_path: Path) -> None:
+    folder = tmp_path / "certs"
+    run(str(folder), "--user", "admin")
+    first = (folder / "admin.properties").read_text()
+    output = run(str(folder), "--user", "admin", "--user", "alice")
+    assert (folder / "admin.properties").read_text() == first
+    logins = [login_of_client(parse_properties((folder / f"{name}.properties").read_text())) for name in ("admin", "alice")]
+    assert [(login.user, login.mechanism) for login in logins] == [("admin", "SCRAM-SHA-512"), ("alice", "SCRAM-SHA-512")]
+    passwords = re.findall(r'password="([^"]+)"', first + (folder / "alice.properties").read_text())
+    added = parse_properties((folder / "users.properties").read_text())["pybroker.scram.users"]
+    assert added == ",".join(
+        f"SCRAM-SHA-512=[name={name},password={password}]" for name, password in zip(("admin", "alice"), passwords, strict=True)
+    )
+    assert not any(password in output for password in passwords)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
+    refused = CliRunner().invoke(command, [str(folder), "--user", "../x"])
+    assert refused.exit_code == 2
