@@ -21,6 +21,7 @@ from pybroker.security.sasl.scram_credentials import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
     MECHANISMS,
+    SALT_BYTES,
     Credential,
     ScramMechanism,
     decode,
@@ -41,6 +42,9 @@ CHANGES_MAX: Final = 1_000
 """The number of users that one request may change."""
 _SECRET: Final = "secret"  # noqa: S105  the name of a value
 _NO_USER: Final = "Username must not be empty"
+_OF_NONE: Final = {
+    name: of_salted_password(one, b"", bytes(SALT_BYTES), ITERATIONS_MIN).encode() for name, one in MECHANISMS.items()
+}
 _TWICE: Final = "A user credential cannot be altered twice in the same request"
 
 
@@ -69,13 +73,12 @@ class ScramUsers:
     def credential(self, mechanism: ScramMechanism, user: str) -> Credential | None:
         """Return the credential of a user; None if there is none."""
         text = self._image().configs_of(SCRAM_KIND, user).get(mechanism.name) if user else None
-        if text is None:
-            return None
         try:
-            return decode(text)
+            found = decode(text or _OF_NONE[mechanism.name])  # the same work for a user that does not exist
         except ValueError:
             logger.error("The %s credential of user %r cannot be read: set it again", mechanism.name, user)  # noqa: TRY400  a value
             return None
+        return None if text is None else found
 
     def token(self, mechanism: ScramMechanism, token_id: str) -> TokenLogin | None:
         """Return what a delegation token logs in to; None if there is none."""

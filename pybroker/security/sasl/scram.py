@@ -106,7 +106,8 @@ class ScramExchange:
             self._claimed = Identity(token.owner, token.expires_ms, is_token=True)
         else:
             found = None
-        self._credential = credential = found or _of_unknown(mechanism, users, self.user)
+        of_unknown = _of_unknown(mechanism, users, self.user)  # made for all, so that a user that exists takes as long
+        self._credential = credential = found or of_unknown
         self._nonce = match["nonce"] + self._scram.new_nonce()
         self._channels = (CHANNEL_TEXT, b64encode(match["header"].encode()).decode())
         response = f"r={self._nonce},s={b64encode(credential.salt).decode()},i={credential.iterations}"
