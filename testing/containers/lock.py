@@ -24,7 +24,7 @@ from testing.waiting import LONG_WAIT_S
 FOLDER: Final = ROOT / "container"
 BROKER: Final = "requirements.txt"
 LOCKS: Final[Mapping[str, tuple[str, ...]]] = {
-    BROKER: ("pyproject.toml", "--extra=console"),
+    BROKER: ("pyproject.toml", "--extra=console", "--extra=security"),
     "requirements-build.txt": ("container/requirements-build.in",),
     "requirements-clients.txt": ("container/requirements-clients.in",),
     "requirements-spark.txt": ("pyproject.toml", "--extra=spark", f"--constraint=container/{BROKER}"),
