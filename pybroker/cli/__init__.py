@@ -8,6 +8,8 @@ cluster_options         options, output and errors of all commands for a cluster
 topics_command, groups_command, configs_command, transactions_command, records_command    `pybroker topics`, and so on
 cluster_command, status_command    `pybroker cluster`, `pybroker status`: the brokers, and all on one screen
 produce_command, consume_command    `pybroker produce`, `pybroker consume`
+copy_command, export_command, import_command    records to another cluster, to a folder and back
+completion_command      `pybroker completion`: for shells
 wait_command            `pybroker wait`: until something is there
 start                   `pybroker start`: run a broker
 private_files           the modes of a broker's files

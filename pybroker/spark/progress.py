@@ -1,13 +1,23 @@
-"""Reports the progress of long work, in a line on stderr every few seconds: rows, MB/s, what is left and for how long."""
+"""Reports the progress of long work on stderr: rows, MB/s, what is left and for how long.
+
+A terminal shows a bar, which changes twice in a second; a file gets a line every few seconds. The time that is left is estimated
+by the pace of the last minute: the pace of the whole would be wrong after a slow start, or a wait for a cluster that went away.
+"""
 
 from __future__ import annotations
 
+import shutil
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TextIO, final
+from typing import Final, TextIO, final
+
+_REDRAW_S: Final = 0.5
+_WINDOW_S: Final = 60.0
+_CLEAR: Final = "\r\x1b[K"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +31,11 @@ class Standing:
     """Bytes so far, if their number is known."""
 
 
-def line(name: str, standing: Standing, *, seconds: float, rows_before: int = 0) -> str:
-    """Return the line for a person. The work has lasted `seconds`; `rows_before` were there when it began."""
+def line(name: str, standing: Standing, *, seconds: float, rows_before: int = 0, pace: float | None = None) -> str:
+    """Return the line for a person. The work has lasted `seconds`; `rows_before` were there when it began.
+
+    `pace` is the latest one, in rows per second; without it, what is left is estimated by that of the whole work.
+    """
     done = standing.rows - rows_before
     rate = done / seconds if seconds > 0 else 0.0
     parts = [f"{standing.rows:,} rows", f"{rate:,.0f} rows/s"]
@@ -31,9 +44,17 @@ def line(name: str, standing: Standing, *, seconds: float, rows_before: int = 0)
     if standing.total is not None:
         left = max(0, standing.total - standing.rows)
         parts.append(f"lag {left:,}")
-        if left and rate:
-            parts.append(f"about {duration(left / rate)} left")
+        if left and (pace or rate):
+            parts.append(f"about {duration(left / (pace or rate))} left")
     return f"{name}: {', '.join(parts)}"
+
+
+def bar(standing: Standing, width: int = 20) -> str:
+    """Return a bar of how much is done; empty when the whole is not known."""
+    if not standing.total:
+        return ""
+    done = min(1.0, standing.rows / standing.total)
+    return f"[{'#' * int(done * width):<{width}}] {done:4.0%} "
 
 
 def duration(seconds: float) -> str:
@@ -55,11 +76,13 @@ class Progress:
         look: Callable[[], Standing],
         *,
         rows_before: int = 0,
-        interval_s: float = 5.0,
+        interval_s: float = 10.0,
         out: TextIO | None = None,
     ) -> None:
         self._name, self._look, self._before, self._interval_s = name, look, rows_before, interval_s
         self._out = out if out is not None else sys.stderr
+        self._is_terminal = self._out.isatty()
+        self._paces: deque[tuple[float, int]] = deque()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
 
@@ -73,11 +96,29 @@ class Progress:
 
     def _run(self) -> None:
         began = time.monotonic()
-        while not self._over.wait(self._interval_s):
+        while not self._over.wait(_REDRAW_S if self._is_terminal else self._interval_s):
             try:
                 standing = self._look()
             except Exception:  # noqa: S112 (the work itself meets the error and reports it)
                 continue
-            print(
-                line(self._name, standing, seconds=time.monotonic() - began, rows_before=self._before), file=self._out, flush=True
+            now = time.monotonic()
+            text = line(
+                self._name, standing, seconds=now - began, rows_before=self._before, pace=self._pace(now, rows=standing.rows)
             )
+            if self._is_terminal:
+                width = shutil.get_terminal_size().columns - 1
+                self._out.write(_CLEAR + (bar(standing) + text)[:width])
+                self._out.flush()
+            else:
+                print(text, file=self._out, flush=True)
+        if self._is_terminal:
+            self._out.write(_CLEAR)
+            self._out.flush()
+
+    def _pace(self, now: float, *, rows: int) -> float | None:
+        """Return the rows per second of the last minute; None when there is no earlier look."""
+        self._paces.append((now, rows))
+        while now - self._paces[0][0] > _WINDOW_S and len(self._paces) > 2:
+            self._paces.popleft()
+        then, before = self._paces[0]
+        return (rows - before) / (now - then) if now > then else None

@@ -12,6 +12,7 @@ groups, configs, transactions    the same of groups, of settings and quotas, of 
 wire            the client for records
 reading, writing, transaction, membership    records in both directions; a producer's transactions; a group's member
 consuming       one run of `pybroker consume`
+exporting, importing, export_folder    `pybroker export` and `import`, and the folder between them
 places, formats, lines, escapes    places in partitions, records and their input as people write them
 overview        the whole cluster on one screen
 """

@@ -67,6 +67,11 @@ def harmless(line: bytes) -> str:
 
 def of_json(line: bytes, where: str) -> Given:
     """Parse an object as `as_json` makes it. A value that is no text is written as JSON. Raises FailedError."""
+    return of_json_with_offset(line, where)[0]
+
+
+def of_json_with_offset(line: bytes, where: str) -> tuple[Given, int]:
+    """Parse an object, and return the offset that it had, too; -1 where it has none. Raises FailedError."""
     try:
         fields = json.loads(line)
         if not isinstance(fields, dict):
@@ -77,7 +82,7 @@ def of_json(line: bytes, where: str) -> Given:
             tuple((str(one["name"]), _bytes(one, "value")) for one in fields.get("headers") or ()),
             None if fields.get("partition") is None else int(fields["partition"]),
             _timestamp_ms(fields),
-        )
+        ), int(fields.get("offset", -1))
     except KeyError as error:
         raise FailedError(f"{where}: a header has no {error.args[0]}") from error
     except (ValueError, TypeError, AttributeError, binascii.Error) as error:

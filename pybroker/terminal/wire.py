@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pybroker.spark.wire.client import WireClient
+from pybroker.spark.wire.client import Connect, WireClient
 from pybroker.spark.wire.connection import Connection
 from pybroker.spark.wire.errors import ConnectionLostError
 from pybroker.tools.errors import CommandError
@@ -19,6 +19,11 @@ RETRY_S: Final = 30.0
 
 def wire_client(target: Target, *, retry_s: float = RETRY_S) -> WireClient:
     """Return a client of the cluster that `target` names; close it."""
+    return WireClient(target.bootstrap, retry_s=retry_s, connect=connect_by(target))
+
+
+def connect_by(target: Target) -> Connect:
+    """Return a function that connects to a broker as the settings of `target` demand."""
 
     def open_frames(host: str, port: int) -> Frames:
         try:
@@ -26,6 +31,4 @@ def wire_client(target: Target, *, retry_s: float = RETRY_S) -> WireClient:
         except CommandError as error:
             raise ConnectionLostError(str(error)) from error
 
-    return WireClient(
-        target.bootstrap, retry_s=retry_s, connect=lambda host, port: Connection(host, port, open_frames=open_frames)
-    )
+    return lambda host, port: Connection(host, port, open_frames=open_frames)

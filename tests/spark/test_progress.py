@@ -15,6 +15,29 @@ def test_a_line_has_rows_rate_lag_and_the_estimated_end() -> None:
     )
 
 
+def test_what_is_left_is_estimated_by_the_latest_pace() -> None:
+    standing = Standing(rows=30_000, total=90_000)
+    assert line("copy", standing, seconds=10, pace=600.0).endswith(", about 100 s left".replace("100 s", "2 min"))
+
+
+def test_a_terminal_has_a_bar_which_is_gone_at_the_end() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    out, seen = Terminal(), threading.Event()
+
+    def look() -> Standing:
+        seen.set()
+        return Standing(rows=1, total=4)
+
+    with Progress("copy", look, out=out):
+        assert seen.wait(10)
+    drawn = out.getvalue().split("\r\x1b[K")
+    assert drawn[1].startswith("[#####               ]  25% copy: 1 rows")
+    assert drawn[-1] == ""
+
+
 def test_a_line_leaves_out_what_is_not_known() -> None:
     assert line("archive", Standing(rows=5), seconds=0) == "archive: 5 rows, 0 rows/s"
 

@@ -22,7 +22,7 @@ from pybroker.spark.mirror.partition import Copied, Part, mirror_partition
 from pybroker.spark.mirror.state import Identity, State
 from pybroker.spark.mirror.topics import check_pair, chosen_topics, prepared, target_names
 from pybroker.spark.progress import Progress, Standing
-from pybroker.spark.wire.client import COMMITTED, EARLIEST, LATEST, WireClient
+from pybroker.spark.wire.client import COMMITTED, EARLIEST, LATEST, Connect, WireClient
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,6 +59,9 @@ class MirrorOptions:
     """How many seconds to wait for a cluster that went away."""
     workers: int = 4
     """How many partitions to copy at a time without Spark."""
+    connect_source: Connect | None = None
+    """How to connect to a broker of the source, as with TLS; only without Spark, whose tasks cannot take it along."""
+    connect_target: Connect | None = None
 
     def __post_init__(self) -> None:
         if bool(self.topics) == (self.pattern is not None):
@@ -80,13 +83,13 @@ def run(spark: SparkSession | None, options: MirrorOptions) -> MirrorResult:
 
     Raises PipelineError. The next run continues, as it does after anything else that ends this one.
     """
-    for bootstrap in (options.source, options.target):  # so that a wrong address is reported soon
-        with WireClient(bootstrap, retry_s=min(_FIRST_S, options.retry_s)) as client:
+    for bootstrap, connect in ((options.source, options.connect_source), (options.target, options.connect_target)):
+        with WireClient(bootstrap, retry_s=min(_FIRST_S, options.retry_s), connect=connect) as client:  # reports a wrong address
             client.cluster_id()
     state, began = State.write(options.path), time.monotonic()
     counts, lost = Counts(), 0
     try:
-        with WireClient(options.source, retry_s=options.retry_s) as source:
+        with WireClient(options.source, retry_s=options.retry_s, connect=options.connect_source) as source:
             tasks = _tasks(options, state, source)
             parts = [part for part, _ in tasks]
             with Progress("mirror", _look(options, parts), rows_before=_rows(parts), interval_s=5.0):
@@ -106,7 +109,7 @@ def run(spark: SparkSession | None, options: MirrorOptions) -> MirrorResult:
 
 def _tasks(options: MirrorOptions, state: State, source: WireClient) -> list[Task]:
     """Prepare topics and state, and return a task for each partition of the chosen topics. Raises PipelineError."""
-    with WireClient(options.target, retry_s=options.retry_s) as target:
+    with WireClient(options.target, retry_s=options.retry_s, connect=options.connect_target) as target:
         identity = _identity(options, state, source, target)
         topics = chosen_topics(source, options.topics, options.pattern)
         is_same = identity.source_cluster == identity.target_cluster
@@ -147,6 +150,8 @@ def _tasks(options: MirrorOptions, state: State, source: WireClient) -> list[Tas
                     size_max=size_max,
                     retry_s=options.retry_s,
                     is_loss_allowed=options.is_loss_allowed,
+                    connect_source=options.connect_source,
+                    connect_target=options.connect_target,
                 )
                 tasks.append((part, source.list_offset(name, number, timestamp=LATEST, isolation=COMMITTED)))
         return tasks
@@ -218,7 +223,7 @@ def _look(options: MirrorOptions, parts: list[Part]) -> Callable[[], Standing]:
     before = sum(one.size for one in (read_arrived(Path(part.map_path)) for part in parts) if one is not None)
 
     def look() -> Standing:
-        with WireClient(options.source, retry_s=0) as source:
+        with WireClient(options.source, retry_s=0, connect=options.connect_source) as source:
             rows = lag = size = 0
             for part in list(parts):
                 end = source.list_offset(part.topic, part.partition, timestamp=LATEST, isolation=COMMITTED)

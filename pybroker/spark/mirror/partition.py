@@ -23,7 +23,7 @@ from pybroker.records.batch import BatchView, batches, increment_sequence
 from pybroker.spark.errors import PipelineError
 from pybroker.spark.mirror.offset_map import Arrived, OffsetMap
 from pybroker.spark.mirror.outgoing import Counts, Outgoing, Planner, Producer
-from pybroker.spark.wire.client import COMMITTED, EARLIEST, LATEST, Fetched, WireClient, gave_up, pauses
+from pybroker.spark.wire.client import COMMITTED, EARLIEST, LATEST, Connect, Fetched, WireClient, gave_up, pauses
 from pybroker.spark.wire.errors import BrokerError
 from pybroker.spark.wire.writer import PartitionWriter, WriteInterruptedError
 
@@ -49,6 +49,8 @@ class Part:
     size_max: int
     retry_s: float
     is_loss_allowed: bool
+    connect_source: Connect | None = None
+    connect_target: Connect | None = None
 
     @property
     def name(self) -> str:
@@ -90,8 +92,8 @@ def mirror_partition(part: Part, end: Offset, stop: threading.Event | None = Non
             raise PipelineError("stopped")
 
     with (
-        WireClient(part.source, retry_s=part.retry_s, sleep=sleep) as source,
-        WireClient(part.target, retry_s=part.retry_s, sleep=sleep) as target,
+        WireClient(part.source, retry_s=part.retry_s, sleep=sleep, connect=part.connect_source) as source,
+        WireClient(part.target, retry_s=part.retry_s, sleep=sleep, connect=part.connect_target) as target,
         OffsetMap.write(Path(part.map_path)) as offsets,
     ):
         for client, topic, topic_id in ((source, part.topic, part.topic_id), (target, part.target_topic, part.target_topic_id)):

@@ -1,0 +1,91 @@
+"""`pybroker copy`: copies topics to another cluster, in threads of this process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pybroker.cli.cluster_options import failures_in_one_line
+from pybroker.cli.spark_options import failures_in_one_line as failures_of_the_job
+from pybroker.cli.spark_options import pair
+
+if TYPE_CHECKING:
+    from pybroker.tools.target import Target
+
+DIRECTLY_S = 1.0
+
+
+@click.command("copy")
+@click.argument("topics", metavar="[TOPIC]...", nargs=-1)
+@click.option("--from", "source", required=True, metavar="CLUSTER", help="HOST:PORT, or a profile.")
+@click.option("--to", "target", required=True, metavar="CLUSTER", help="HOST:PORT, or a profile.")
+@click.option("--pattern", help="All topics whose whole name matches this regular expression, instead of TOPIC.")
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path),
+    default=Path("pybroker-copy"),
+    show_default=True,
+    help="The folder in which the copy keeps how far it is, and which offset became which.",
+)
+@click.option("--prefix", default="", help="Put this before the names of topics in the target.")
+@click.option("--rename", "renamed", multiple=True, metavar="TOPIC=NAME", help="Call TOPIC NAME in the target; may be repeated.")
+@click.option("-f", "--follow", is_flag=True, help="Continue with new records, until Ctrl-C.")
+@click.option(
+    "--copy-retention", "copies_retention", is_flag=True, help="Create topics with the source's retention; else unlimited."
+)
+@click.option("--allow-loss", "is_loss_allowed", is_flag=True, help="Continue when records were deleted before they were copied.")
+@click.option("--workers", default=4, show_default=True, type=click.IntRange(min=1), help="Partitions to copy at a time.")
+@click.option("--retry", "retry_s", default=60.0, show_default=True, help="Seconds to wait for a cluster that went away.")
+def command(
+    *,
+    topics: tuple[str, ...],
+    source: str,
+    target: str,
+    pattern: str | None,
+    state: Path,
+    renamed: tuple[str, ...],
+    follow: bool,
+    **options: Any,
+) -> None:
+    """Copy topics to another cluster, batch by batch and unchanged where possible: each committed record exactly once.
+
+    The same command continues where a stopped one ended. `pybroker spark mirror` does the same, also with Spark.
+    """
+    if bool(topics) == (pattern is not None):
+        raise click.UsageError("give either TOPIC or --pattern")
+    options["renamed"] = dict(pair("--rename", one, "TOPIC=NAME") for one in renamed)
+    with failures_in_one_line(None):
+        one, other = _cluster(source), _cluster(target)
+    from pybroker.spark.mirror import job
+    from pybroker.terminal.wire import connect_by
+
+    with failures_of_the_job("copy"):
+        result = job.run(
+            None,
+            job.MirrorOptions(
+                path=state,
+                source=one.bootstrap,
+                target=other.bootstrap,
+                connect_source=connect_by(one),
+                connect_target=connect_by(other),
+                topics=topics,
+                pattern=pattern,
+                interval_s=DIRECTLY_S if follow else None,
+                **options,
+            ),
+        )
+    counts, seconds = result.counts, result.seconds
+    rate = counts.size / seconds / 1e6 if seconds else 0.0
+    lost = f"; {result.lost:,} offsets were deleted before" if result.lost else ""
+    click.echo(f"Copied {counts.records:,} records in {seconds:.1f} s, {rate:.1f} MB/s{lost}")
+
+
+def _cluster(text: str) -> Target:
+    """Return the cluster with an address, or of a profile. Raises CommandError."""
+    from pybroker.terminal.profiles import target_of
+
+    is_address = ":" in text
+    return target_of(os.environ, bootstrap=text if is_address else None, profile=None if is_address else text)

@@ -1,0 +1,58 @@
+"""`pybroker export`: writes topics to a folder."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pybroker.cli.cluster_options import Where, cluster_options
+from pybroker.cli.consume_command import place_option
+
+if TYPE_CHECKING:
+    from pybroker.terminal.places import Place
+
+
+@click.command("export")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("topics", metavar="[TOPIC]...", nargs=-1)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["jsonl", "batches"]),
+    default="jsonl",
+    show_default=True,
+    help="Lines of JSON, or batches as they lie in the log: smaller, many times as fast, and for `pybroker log dump`.",
+)
+@place_option("--from", "begin", help_text="Where to begin: beginning, an offset, -N (the last N), 10m (ago), a time (UTC).")
+@place_option("--until", "end", help_text="Where to end, before this place; the ends of the topics now.")
+@cluster_options
+def command(*, where: Where, folder: Path, topics: tuple[str, ...], form: str, begin: Place | None, end: Place | None) -> None:
+    """Write topics to FOLDER: committed records with offsets, timestamps and headers, settings, and commits of groups.
+
+    TOPIC may be a pattern; without any, all topics are exported. `pybroker import` writes the folder to a cluster.
+    """
+    from pybroker.spark.progress import Progress
+    from pybroker.terminal.exporting import Export
+    from pybroker.terminal.wire import wire_client
+
+    began = time.monotonic()
+    with where.cluster() as cluster, wire_client(where.target) as client:
+        run = Export(cluster, client, folder, form)
+        try:
+            with Progress("export", run.standing):
+                manifest = run.run(topics, begin, end)
+        except OSError as error:
+            raise click.ClickException(f"{error.filename or folder}: {error.strerror}") from error
+    size, seconds = run.standing().size or 0, time.monotonic() - began
+    where.output.done(
+        f"Exported {manifest.records:,} records of {len(manifest.topics)} topics to {folder}, "
+        f"{size / 1e6:,.1f} MB in {seconds:.1f} s",
+        records=manifest.records,
+        topics=list(manifest.topics),
+        groups=len({one["group"] for one in manifest.groups}),
+        bytes=size,
+        seconds=round(seconds, 3),
+    )
