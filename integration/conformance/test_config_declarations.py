@@ -72,6 +72,7 @@ OTHER_DEFAULTS = {
     "log.dir": "not where a reboot empties it: documented",
     "node.id": "Kafka has none, and does not start without",
     "offsets.topic.replication.factor": "one broker is enough: documented",
+    "replica.socket.receive.buffer.bytes": "large batches cost less: documented",
     "socket.listen.backlog.size": "a storm of connects loses none: documented",
     "socket.receive.buffer.bytes": "large requests cost less: documented",
 }

@@ -347,7 +347,11 @@ SERVER_SETTINGS: Final = (
         "Time behind the leader after which a follower is out of sync, in ms.",
     ),
     Setting("replica.socket.timeout.ms", _I, 30_000, "Longest wait for a leader's response, in ms."),
-    Setting("replica.socket.receive.buffer.bytes", _I, 65_536, "Receive buffer of a follower's connection."),
+    Setting(
+        "replica.socket.receive.buffer.bytes", _I, -1,
+        "Receive buffer of a follower's connection; -1 is the system's default, which grows with use. (Kafka's default is 65536."
+        " Large batches then come in more pieces.)",
+    ),
     Setting("replica.high.watermark.checkpoint.interval.ms", _L, 5000, "How often high watermarks are written to disk, in ms."),
     Setting("replica.selector.class", _S, None, "A class that chooses the replica that a consumer reads from.", None, _LATER),
     Setting("auto.leader.rebalance.enable", _B, True, "Move leaders back to the preferred replicas."),

@@ -117,9 +117,12 @@ class SessionTracker:
             self._end_soon(wait)
 
     def _end_soon(self, wait: FollowerWait) -> None:
-        """End a wait after the appends of this turn, which then come in one response."""
+        """End a wait after the appends of this round of the loop and of the next one, which then come in one response: a
+        producer that has got several responses at once sends its next requests one after the other.
+        """
         wait.is_due = True
-        self._replicas.fetch_purgatory.soon(wait.complete)
+        soon = self._replicas.fetch_purgatory.soon
+        soon(lambda: soon(wait.complete))
 
     def _is_any_due(self) -> bool:
         return any(self._is_due(one, self._replicas.partitions.get(one.topic_partition)) for one in self.not_quiet())
