@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from pybroker.metadata.delegation_tokens import TOKEN_KIND
+from pybroker.metadata.scram_users import ScramUsers
+from pybroker.metadata.store.memory import MemoryStore
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.security.sasl.scram_credentials import SHA_256
 from testing.scenes.api.whole import NOW_MS
-from tests.api.tokens import ALICE, BOB, CAROL, HOUR_MS, KEY, be, create, described_ids, with_tokens
+from tests.api.tokens import ALICE, BOB, CAROL, HOUR_MS, KEY, be, create, described_ids, renew, with_tokens
 
 DAY_MS = 24 * HOUR_MS
 
@@ -97,3 +100,16 @@ async def test_tokens_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     be(whole, BOB)
     assert (await create(whole)).error_code == 0
     assert len(await described_ids(whole, everyone=True)) == 3
+
+
+async def test_every_broker_of_a_cluster_has_a_token(tmp_path: Path) -> None:
+    store = MemoryStore()
+    one = await with_tokens(tmp_path / "1", store=store)
+    other = await with_tokens(tmp_path / "2", store=store, node_id=2)
+    token = await create(one, BOB)
+    be(other, BOB)
+    assert (await renew(other, token.hmac, HOUR_MS)) == (0, NOW_MS + HOUR_MS)
+    login = ScramUsers(lambda: one.controller.image, KEY).token(SHA_256, token.token_id)
+    assert login is not None
+    assert (login.owner, login.expires_ms) == ("alice", NOW_MS + HOUR_MS)
+    assert ScramUsers(lambda: one.controller.image).token(SHA_256, token.token_id) is None, "it has no secret key"
