@@ -9,12 +9,14 @@ HELP = """kafka-run-class CLASS ARGUMENTS...   runs the command that stands for 
 """
 
 COMMANDS = {
+    "AclCommand": "kafka-acls",
     "BrokerApiVersionsCommand": "kafka-broker-api-versions",
     "ClusterTool": "kafka-cluster",
     "ConfigCommand": "kafka-configs",
     "ConsoleConsumer": "kafka-console-consumer",
     "ConsoleProducer": "kafka-console-producer",
     "ConsumerGroupCommand": "kafka-consumer-groups",
+    "DelegationTokenCommand": "kafka-delegation-tokens",
     "GetOffsetShell": "kafka-get-offsets",
     "LeaderElectionCommand": "kafka-leader-election",
     "StorageTool": "kafka-storage",
