@@ -4,6 +4,7 @@ process      real processes: our broker, Apache Kafka, its tools, Java, Maven, e
 hosts        network namespaces, forwarded ports, a small disk, a container without an engine
 containers   the engine, our images, compose
 clients      stock clients, and members of groups as processes of their own
+hostile      attacks on a listener with logins and on one with TLS, and their judge
 wire         requests byte by byte, and encoders that share no code with the broker
 scenes       parts of a broker with real logs or models of them, for unit tests
 faults       faults of a cluster of real processes while stock clients work, and a proof from what these saw

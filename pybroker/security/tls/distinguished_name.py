@@ -29,6 +29,8 @@ _UTF8, _PRINTABLE, _T61, _IA5, _GENERAL, _UNIVERSAL, _BMP = 12, 19, 20, 22, 27, 
 _TEXTS: Final = frozenset((_UTF8, _PRINTABLE, _T61, _IA5, _GENERAL, _UNIVERSAL, _BMP))
 """The types of values that Java prints as texts. It takes the bytes of each of them for UTF-8."""
 _ESCAPED: Final = str.maketrans({**{character: f"\\{character}" for character in ',=+<>#;"\\'}, "\0": "\\00"})
+IDENTIFIER_BYTES_MAX: Final = 128
+"""The bound on a type's number, of which those in use have some ten. The work grows with the square of it."""
 _VERSION_TAG: Final = 0xA0
 
 
@@ -76,6 +78,8 @@ def _blanks(text: str) -> str:
 
 
 def _dotted(identifier: bytes) -> str:
+    if len(identifier) > IDENTIFIER_BYTES_MAX:
+        raise ValueError("the identifier of a type in the certificate's name is too long")
     numbers, number = [], 0
     for byte in identifier:
         number = number << 7 | byte & 0x7F
