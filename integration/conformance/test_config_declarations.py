@@ -17,6 +17,7 @@ import pytest
 
 from pybroker.config.dynamic import CLIENT_METRICS_CONFIGS, DYNAMIC_ONLY_SETTINGS
 from pybroker.config.group_configs import GROUP_CONFIGS
+from pybroker.config.sasl_settings import OAUTHBEARER_SETTINGS
 from pybroker.config.setting import ConfigError, Setting, Update
 from pybroker.config.table import BROKER_SETTINGS, family_of
 from pybroker.config.tls_settings import TLS_SETTINGS
@@ -104,6 +105,10 @@ OTHER_CHECKS = {
     **dict.fromkeys(_NULL_OF_TLS, NULL),
     "group.coordinator.rebalance.protocols": "streams, as in 4.x",
     "share.auto.offset.reset": "in our words",
+    **dict.fromkeys(tuple(row.name for row in OAUTHBEARER_SETTINGS if row.default is None), NULL),
+    **dict.fromkeys(tuple(row.name for row in OAUTHBEARER_SETTINGS if row.name.endswith(".ms")), EARLIER),
+    "sasl.oauthbearer.clock.skew.seconds": "never below 0, which Kafka takes for a smaller time of life",
+    "sasl.server.callback.handler.class": NULL,
 }
 
 
