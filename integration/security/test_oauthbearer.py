@@ -186,7 +186,7 @@ def test_a_bad_token_gets_kafkas_bytes(version: int, broker: BrokerProcess) -> N
     with RawClient(broker) as client:
         assert client.ask(request(HANDSHAKE, 1, text("OAUTHBEARER")))[4:6] == b"\0\0"
         response = client.ask(authenticate(version, f"n,,\x01auth=Bearer {EXPIRED}\x01\x01".encode()))
-        empty, size = (b"\0", bytes([len(words) + 1])) if version == 2 else (b"\xff\xff", struct.pack(">i", len(words)))
+        empty, size = (b"\1", bytes([len(words) + 1])) if version == 2 else (bytes(2), struct.pack(">i", len(words)))
         lifetime = bytes(8) if version else b""
         tags = b"\0" if version == 2 else b""
         assert response[4:] == tags + struct.pack(">h", 0) + empty + size + words + lifetime + tags

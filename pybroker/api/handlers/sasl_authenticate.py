@@ -35,7 +35,7 @@ def handle(
     outcome = login.take(bytes(request.auth_bytes))
     return SaslAuthenticateResponse(
         error_code=outcome.error_code,
-        error_message=outcome.message,
+        error_message=outcome.message or "",  # as in Kafka, which has no null here
         auth_bytes=outcome.token,
         session_lifetime_ms=outcome.session_ms,
     )

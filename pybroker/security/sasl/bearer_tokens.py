@@ -171,10 +171,10 @@ def _time_ms(claims: _Claims, claim: str) -> int | None:
 
 def _check_audience(found: object, wanted: Sequence[str]) -> None:
     """Check the audience as Kafka does, which accepts no audience where none is expected. Raises TokenError."""
-    audiences = [] if found is None else found if isinstance(found, list) else [found]
-    if any(one in wanted for one in audiences) or not (audiences or wanted):
+    if found is None and not wanted:
         return
-    raise TokenError("the token is for another audience" if wanted else "the token has an audience, and none is expected")
+    if not any(one in wanted for one in (found if isinstance(found, list) else [found])):
+        raise TokenError("the token is for another audience" if wanted else "the token has an audience, and none is expected")
 
 
 def _check_scopes(found: object, claim: str) -> None:

@@ -116,6 +116,7 @@ def test_a_token_names_its_key() -> None:
         ({"nbf": NOW_S + 31}, "the token is not valid for another 31.0 s"),
         ({"nbf": NOW_S + 900}, "the token expires before its nbf"),
         ({"aud": "kafka"}, "the token has an audience, and none is expected"),
+        ({"aud": []}, "the token has an audience, and none is expected"),
         ({"scope": ["a", "a "]}, "the claim scope of the token is no list of scopes"),
         ({"scope": [1]}, "the claim scope of the token is no list of scopes"),
         ({"scope": " "}, "the claim scope of the token is no list of scopes"),
