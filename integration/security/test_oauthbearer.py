@@ -33,10 +33,6 @@ NAMES: Final = ("SASL_PLAINTEXT", "URL", "UNSIGNED")
 FAILED: Final = 58  # SASL_AUTHENTICATION_FAILED
 EXPIRED: Final = ISSUER.token(lives_s=-60, iat=time.time() - 90)
 OF_ANOTHER: Final = Issuer().token()
-BAD: Final = {
-    "expired": (EXPIRED, "as 'alice' failed: the token expired"),
-    "of another": (OF_ANOTHER, "failed: the signature is wrong"),
-}
 
 
 @pytest.fixture(scope="module")
@@ -156,17 +152,16 @@ def test_a_client_writes_with_its_token(client: str, broker: BrokerProcess, port
 
 
 @every_client
-@pytest.mark.parametrize("bad", BAD)
-def test_a_bad_token_is_refused_with_one_line(client: str, bad: str, broker: BrokerProcess) -> None:
-    token, line = BAD[bad]
+def test_a_bad_token_is_refused_with_one_line(client: str, broker: BrokerProcess) -> None:
+    line = "whose login as 'alice' failed: the token expired"
     before = broker.log_text.count(line)
     with pytest.raises(CLIENT_ERRORS) as refused:
-        WRITERS[client](broker.bootstrap, "topic", token)
+        WRITERS[client](broker.bootstrap, "topic", EXPIRED)
     if client != "aiokafka":  # it does not read the broker's token, and sees that the connection ends
         assert '{"status":"invalid_token"}' in str(refused.value)
     assert broker.log_text.count(line) > before
     assert "does not fit here" not in broker.log_text
-    assert not any(part in broker.log_text for part in token.split("."))
+    assert not any(part in broker.log_text for part in EXPIRED.split("."))
 
 
 def authenticate(version: int, token: bytes) -> bytes:
@@ -212,8 +207,8 @@ def test_a_client_of_kafka_0_10_sends_bare_tokens(broker: BrokerProcess) -> None
 def test_a_session_ends_with_the_token(broker: BrokerProcess, ports: dict[str, int]) -> None:
     with RawClient(broker, ports["UNSIGNED"]) as client:
         assert client.ask(request(HANDSHAKE, 1, text("OAUTHBEARER")))[4:6] == b"\0\0"
-        response = client.ask(authenticate(1, f"n,,\x01auth=Bearer {unsecured(lives_s=1.2)}\x01\x01".encode()))
-        assert 0 < struct.unpack(">q", response[-8:])[0] <= 1_200
+        response = client.ask(authenticate(1, f"n,,\x01auth=Bearer {unsecured(lives_s=0.6)}\x01\x01".encode()))
+        assert 0 < struct.unpack(">q", response[-8:])[0] <= 600
         until(lambda: client.ask(request(METADATA, 0, struct.pack(">i", 0))) == b"", "the end of the session")
     assert "the login of User:alice has ended, and the client has not logged in again" in broker.log_text
 
@@ -261,15 +256,16 @@ def test_java_logs_in_again_under_load(broker: BrokerProcess, tmp_path: Path) ->
         f"sasl.oauthbearer.token.endpoint.url=file://{tmp_path}/token",
     )
     ended = broker.log_text.count("has ended, and")
-    options = ["--topic", "java", "--num-records", "4000", "--throughput", "1000", "--record-size", "100"]
+    options = ["--topic", "java", "--num-records", "2500", "--throughput", "1000", "--record-size", "100"]
     done = run_tool("org.apache.kafka.tools.ProducerPerformance", *options, "--producer.config", settings)
-    assert "4000 records sent" in done.stdout, done.stderr
+    assert "2500 records sent" in done.stdout, done.stderr
     assert broker.log_text.count("has ended, and") == ended, "the client was in time"
     (tmp_path / "token").write_text(OF_ANOTHER)
     done = run_tool(
         "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", broker.bootstrap, "--list", "--command-config", settings
     )
     assert '{"status":"invalid_token"}' in done.stdout + done.stderr
+    assert "whose login failed: the signature is wrong" in broker.log_text
 
 
 def test_java_makes_its_own_token_for_tests(broker: BrokerProcess, ports: dict[str, int], tmp_path: Path) -> None:
