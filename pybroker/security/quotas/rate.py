@@ -35,25 +35,27 @@ class Rate:
 
     def per_second(self, now_ms: float) -> float:
         """Return the use in units per second."""
-        return self._used(now_ms) / (self.window_ms(now_ms) / _MS_PER_S)
+        used, window_ms = self._measured(now_ms)
+        return used / (window_ms / _MS_PER_S)
 
     def window_ms(self, now_ms: float) -> float:
         """Return the time over which the use is averaged: at least all windows but one, so that a first burst is no high rate."""
-        self._used(now_ms)
-        elapsed_ms = now_ms - self._samples[0][0] if self._samples else 0
-        missing = self._samples_max - 1 - int(elapsed_ms // self._window_ms)
-        return max(elapsed_ms + max(missing, 0) * self._window_ms, 1)
+        return self._measured(now_ms)[1]
 
     def throttle_ms(self, limit: float, *, now_ms: float) -> int:
         """Return how long nothing may be used until the use per second is `limit` again; 0 if it is not above."""
-        over = self.per_second(now_ms) - limit
-        return round(over / limit * self.window_ms(now_ms)) if over > 0 else 0
+        used, window_ms = self._measured(now_ms)
+        over = used / (window_ms / _MS_PER_S) - limit
+        return round(over / limit * window_ms) if over > 0 else 0
 
-    def _used(self, now_ms: float) -> float:
-        """Return the use in all samples, without those in which nothing was counted within the windows."""
-        expired_ms = now_ms - self._samples_max * self._window_ms
-        self._samples = [sample for sample in self._samples if sample[1] > expired_ms]
-        return sum(sample[2] for sample in self._samples)
+    def _measured(self, now_ms: float) -> tuple[float, float]:
+        """Return the use in all samples, and the window, without those in which nothing was counted within the windows."""
+        samples, expired_ms = self._samples, now_ms - self._samples_max * self._window_ms
+        while samples and samples[0][1] <= expired_ms:
+            del samples[0]
+        elapsed_ms = now_ms - samples[0][0] if samples else 0
+        missing = self._samples_max - 1 - int(elapsed_ms // self._window_ms)
+        return sum([sample[2] for sample in samples]), max(elapsed_ms + max(missing, 0) * self._window_ms, 1)
 
 
 class TokenBucket:

@@ -48,13 +48,13 @@ class Usage:
 
     def limits(self, user: str, client_id: str) -> bool:
         """Return whether any quota but that of connections holds for a client."""
-        return any(self.quotas.limit(key, user, client_id) is not None for key in self.quotas.keys)
+        return bool(self.quotas.limits(user, client_id))
 
     def bytes_throttle_ms(self, key: str, user: str, client_id: str, size: int, *, takes_back: bool = False) -> int:
         """Count bytes of the rate `key`, and return the throttle time. `takes_back`: do not count bytes that exceed the quota,
         because they are not sent.
         """
-        if (limit := self.quotas.limit(key, user, client_id)) is None:
+        if (limit := self.quotas.limits(user, client_id).get(key)) is None:
             return 0
         rate, now_ms = self._rate(key, limit), self._now_ms()
         rate.record(size, now_ms=now_ms)
@@ -65,7 +65,7 @@ class Usage:
 
     def time_throttle_ms(self, user: str, client_id: str, took_ns: int) -> int:
         """Count time of the loop, and return the throttle time, which is at most a window."""
-        if (limit := self.quotas.limit(REQUEST_PERCENTAGE, user, client_id)) is None:
+        if (limit := self.quotas.limits(user, client_id).get(REQUEST_PERCENTAGE)) is None:
             return 0
         rate, now_ms = self._rate(REQUEST_PERCENTAGE, limit), self._now_ms()
         rate.record(took_ns * _PERCENT_PER_NS, now_ms=now_ms)
@@ -73,7 +73,7 @@ class Usage:
 
     def fetch_bytes_max(self, user: str, client_id: str) -> int | None:
         """Return the bytes that a response to Fetch may have: those of the whole window; None if there is no quota."""
-        if (limit := self.quotas.limit(CONSUMER_BYTE_RATE, user, client_id)) is None:
+        if (limit := self.quotas.limits(user, client_id).get(CONSUMER_BYTE_RATE)) is None:
             return None
         return int(limit.value * (self._window.samples - 1) * self._window.window_ms / 1000)
 
@@ -89,7 +89,7 @@ class Usage:
 
     def mutations(self, user: str, client_id: str) -> Mutations | None:
         """Return what counts a client's changes of partitions; None if there is no quota."""
-        if (limit := self.quotas.limit(CONTROLLER_MUTATION_RATE, user, client_id)) is None:
+        if (limit := self.quotas.limits(user, client_id).get(CONTROLLER_MUTATION_RATE)) is None:
             return None
         key = (limit.user, limit.client_id, limit.value)
         bucket = self._buckets.get(key)

@@ -28,14 +28,14 @@ def quotas_of(*entities: tuple[Entity, dict[str, float]]) -> Quotas:
 @pytest.mark.parametrize("first", range(len(CLOSEST_FIRST)))
 def test_the_closest_entity_holds(first: int) -> None:
     quotas = quotas_of(*((entity, {RATE: float(at)}) for at, (entity, _) in enumerate(CLOSEST_FIRST) if at >= first))
-    assert quotas.limit(RATE, "u", "c") == Limit(float(first), *CLOSEST_FIRST[first][1])
-    assert quotas.limit("consumer_byte_rate", "u", "c") is None
+    assert quotas.limits("u", "c").get(RATE) == Limit(float(first), *CLOSEST_FIRST[first][1])
+    assert quotas.limits("u", "c").get("consumer_byte_rate") is None
 
 
 def test_each_quota_is_looked_up_on_its_own() -> None:
     quotas = quotas_of((((USER, "u"),), {RATE: 1.0}), (((CLIENT_ID, None),), {"request_percentage": 2.0}))
-    assert quotas.limit("request_percentage", "u", "c") == Limit(2.0, "", "c")
-    assert quotas.limit(RATE, "other", "c") is None
+    assert quotas.limits("u", "c").get("request_percentage") == Limit(2.0, "", "c")
+    assert quotas.limits("other", "c").get(RATE) is None
 
 
 def test_an_address_has_its_own_rate_or_the_default() -> None:
