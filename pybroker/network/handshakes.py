@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 HANDSHAKE_S: Final = 30.0
 """The time of a handshake, as the one in which librdkafka and Kafka's clients set a connection up."""
 GRACE_MS: Final = 1_000
-HANDSHAKE_BYTES: Final = 96 * 1024
+HANDSHAKE_BYTES: Final = 64 * 1024
 """The most that a handshake takes: OpenSSL's state, the messages of both sides, and the objects around them."""
 POOL_DIVISOR: Final = 4
 """The handshakes of a listener take at most the pool divided by this, but HANDSHAKES_MIN may always be under way."""
