@@ -501,7 +501,7 @@ def test_a_connection_that_is_set_up_late_at_one_listener_keeps_no_client_waitin
 
         async def set_up_late(self: acceptor.Acceptor, accepted: socket.socket) -> None:
             await set_up(self, accepted)
-            if self._name == "CLIENTS":
+            if self.name == "CLIENTS":
                 await asyncio.wait_for(late.wait(), WAIT_S)
 
         monkeypatch.setattr(acceptor.Acceptor, "_set_up", set_up_late)

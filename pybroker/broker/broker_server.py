@@ -26,7 +26,7 @@ from pybroker.broker import descriptors, gauges
 from pybroker.broker.authorizing import authorizer_of
 from pybroker.broker.coordinating import coordinate
 from pybroker.broker.disks import Disks
-from pybroker.broker.dynamic_settings import DynamicSettings, limits_by_address, network_limits
+from pybroker.broker.dynamic_settings import DynamicSettings, limits_by_address, limits_of_listeners, network_limits
 from pybroker.broker.free_memory import watch_free_memory
 from pybroker.broker.group_gauges import register_groups
 from pybroker.broker.handling import as_configured, faults_of, handler_of, trail_of
@@ -221,6 +221,7 @@ class BrokerServer:
         try:
             limits = self.config.max_connections_per_ip_overrides
             by_address = connection_limits(limits)  # before anything is opened: a host without an address refuses the start
+            limits_of_listeners(self.config)
         except ConfigError as error:
             raise StartError(str(error)) from error
         self.hosts = HostLookups({limits: by_address})

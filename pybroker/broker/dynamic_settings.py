@@ -14,11 +14,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pybroker.broker.descriptors import shares_of_process
+from pybroker.config.listener_settings import text_of, value_of
 from pybroker.config.setting import ConfigError
-from pybroker.network.limits import NetworkLimits
+from pybroker.network.limits import ListenerLimits, NetworkLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -111,6 +112,10 @@ def network_limits(config: BrokerConfig, by_address: Mapping[str, int]) -> Netwo
         queued_max_requests=config.queued_max_requests,
         max_connections=config.max_connections,
         descriptors_max=shares_of_process().connections,
+        max_connection_creation_rate=config.max_connection_creation_rate,
+        of_listeners=limits_of_listeners(config),
+        connection_rate_samples=config.quota_window_num,
+        connection_rate_window_ms=1000 * config.quota_window_size_seconds,
         max_connections_per_ip=config.max_connections_per_ip,
         max_connections_per_ip_overrides=by_address,
         connections_max_idle_ms=config.connections_max_idle_ms,
@@ -121,3 +126,17 @@ def network_limits(config: BrokerConfig, by_address: Mapping[str, int]) -> Netwo
         socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
         socket_listen_backlog_size=config.socket_listen_backlog_size,
     )
+
+
+def limits_of_listeners(config: BrokerConfig) -> Mapping[str, ListenerLimits]:
+    """Return the limits of the listeners that have some for themselves. Raises ConfigError."""
+    found: dict[str, ListenerLimits] = {}
+    for name in (endpoint.listener_name for endpoint in config.endpoints):
+        own: dict[str, Any] = {
+            row.replace(".", "_"): value_of(config, name, row)
+            for row in ("max.connections", "max.connection.creation.rate")
+            if text_of(config, name, row) is not None
+        }
+        if own:
+            found[name] = ListenerLimits(**own)
+    return found

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 def hold_to_quotas(services: Services, dispatcher: Dispatcher, connections: Callable[[], Iterable[ConnectionContext]]) -> None:
-    """Hold clients to the quotas of the image, from now on."""
+    """Hold clients to the quotas of the image, from now on. `connections` is called when quotas change, not before."""
     controller = services.controller
 
     def apply(quotas: Quotas) -> None:
@@ -31,12 +31,12 @@ def hold_to_quotas(services: Services, dispatcher: Dispatcher, connections: Call
         elif services.usage is not None or quotas:
             services.usage = _usage_of(services, quotas) if quotas else None
             dispatcher.forget_routes()
-        for connection in connections():
-            connection.repeated = None
 
     def follow(_old: ClusterImage, new: ClusterImage, delta: ImageDelta) -> None:
         if delta.quotas_changed:
             apply(new.quotas)
+            for connection in connections():
+                connection.repeated = None
 
     controller.subscribe(follow)
     if quotas := controller.image.some_quotas:

@@ -25,6 +25,7 @@ PREFIX: Final = "listener.name."
 LOGIN_MODULE: Final = "sasl.jaas.config"
 OF_LISTENERS: Final = frozenset(
     {"sasl.enabled.mechanisms", LOGIN_MODULE, "sasl.server.callback.handler.class", "connections.max.reauth.ms"}
+    | {"max.connections", "max.connection.creation.rate"}
     | {row.name for row in (*OAUTHBEARER_SETTINGS, *TLS_SETTINGS)}
 )
 """The names that may stand behind a listener's."""

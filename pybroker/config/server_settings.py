@@ -236,7 +236,8 @@ SERVER_SETTINGS: Final = (
     ),
     Setting(
         "max.connections", _I, INT_MAX,
-        "Connections at once; at most about half of the file descriptors. Further connections wait.",
+        "Connections at once; at most about half of the file descriptors. Further connections wait. A listener may have a"
+        " lower limit, listener.name.LISTENER.max.connections.",
         at_least(0), update=_ALL,
     ),
     Setting("max.connections.per.ip", _I, INT_MAX, "Connections at once from one address.", at_least(0), update=_ALL),
@@ -246,7 +247,10 @@ SERVER_SETTINGS: Final = (
         " A name is looked up at the start and when this is changed. A client can set 1,000 hosts, 100 of them by name.",
         update=_ALL,
     ),
-    Setting("max.connection.creation.rate", _I, INT_MAX, "New connections per second.", at_least(0), _LATER, _ALL),
+    Setting(
+        "max.connection.creation.rate", _I, INT_MAX,
+        "New connections per second, over the windows of quota.window.num; further connections wait.", at_least(0), update=_ALL,
+    ),
     Setting(
         "connections.max.idle.ms", _L, 600_000,
         "Time without a request after which a connection is closed, in ms; below 0 is never.",

@@ -3,6 +3,7 @@
 server               the listeners, the limits on connections, idle connections, the stop
 binding              binds the sockets of the listeners, before the server listens
 acceptor             accepts the connections of one listener while there is room for them
+connection_rates     how long a listener waits because connections come too fast
 handshakes           the TLS handshakes of one listener: their number, time and memory
 tls_transport        TLS between a connection and its socket
 connection           one connection: joins receiver, sender and mute table to an asyncio protocol

@@ -41,6 +41,7 @@ class Acceptor:
         listening: a socket that is bound and does not listen yet.
         connection: makes the protocol of a connection.
         has_room: whether one more connection may be taken.
+        pause_ms: counts a connection that was accepted, and returns for how long no other may be.
         on_arrived: called when an accepted connection is set up, or gone, so that it no longer counts as arriving. There may be
             room again then, at any listener: the limits are of all listeners together.
         on_full: called when a client has to wait because there is no room.
@@ -48,6 +49,7 @@ class Acceptor:
         handshakes: sets up the connections of a listener with TLS.
 
     Attributes:
+        name: the listener's.
         is_waiting: whether a client waits because there is no room.
         arriving: connections that were accepted and are not set up yet.
         shortages: how many times the system had no descriptor for a connection.
@@ -61,6 +63,7 @@ class Acceptor:
         backlog: int,
         connection: Callable[[], asyncio.BaseProtocol],
         has_room: Callable[[], bool],
+        pause_ms: Callable[[], int] = lambda: 0,
         on_arrived: Callable[[], None],
         on_full: Callable[[], None],
         name: str,
@@ -70,9 +73,10 @@ class Acceptor:
         self._backlog = backlog
         self._connection = connection
         self._has_room = has_room
+        self._pause_ms = pause_ms
         self._on_arrived = on_arrived
         self._on_full = on_full
-        self._name = name
+        self.name = name
         self._handshakes = handshakes
         self._at_once = ACCEPTS_AT_ONCE if handshakes is None else HANDSHAKES_AT_ONCE
         self._loop = asyncio.get_running_loop()
@@ -131,7 +135,7 @@ class Acceptor:
                     logger.warning(
                         "No more connections fit under max.connections, the limit of open files (ulimit -n), or the memory for "
                         "handshakes; further clients at %s wait until one is closed. Times that this has happened: %d",
-                        self._name,
+                        self.name,
                         self.waits,
                     )
                 self.is_waiting = True
@@ -146,17 +150,21 @@ class Acceptor:
                 self._retry = self._loop.call_later(RETRY_S, self._try_again)
                 self.shortages += 1
                 if error.errno not in _SHORTAGES:
-                    logger.warning("Cannot accept connections at %s: %s", self._name, error)
+                    logger.warning("Cannot accept connections at %s: %s", self.name, error)
                 elif is_power_of_ten(self.shortages):  # the shortage may last
                     logger.warning(
                         "No file descriptor is left for connections at %s; waiting clients are accepted when there is one: %s",
-                        self._name,
+                        self.name,
                         error,
                     )
                 return
             task = self._loop.create_task(self._set_up(accepted))
             self._tasks.add(task)
             task.add_done_callback(self._arrived)
+            if pause_ms := self._pause_ms():
+                self._pause()
+                self._retry = self._loop.call_later(pause_ms / 1000, self._try_again)
+                return
 
     def _arrived(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -175,4 +183,4 @@ class Acceptor:
             await self._loop.connect_accepted_socket(self._connection, accepted)
         except OSError as error:  # the peer has gone already
             accepted.close()
-            logger.debug("A connection at %s was closed by its peer before it was set up: %s", self._name, error)
+            logger.debug("A connection at %s was closed by its peer before it was set up: %s", self.name, error)

@@ -15,14 +15,23 @@ OS_DEFAULT: Final = -1
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
+class ListenerLimits:
+    """The limits that a listener has for itself, beside those of the broker."""
+
+    max_connections: int = UNLIMITED
+    max_connection_creation_rate: int = UNLIMITED
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
 class NetworkLimits:
     """Kafka's broker properties of the socket server, with the broker's defaults.
 
     `descriptors_max` is the number of connections that the process has descriptors for. At that number, and at `max_connections`,
     the listeners wait; a listener that `is_protected` waits for descriptors only. `max_connections_per_ip_overrides` maps a
-    peer's address (as text) to its own limit. `connections_max_idle_ms` <= 0: idle connections stay. `strangers.py` has the
-    reasons for the timeouts of a first request and of a request's progress, and for the bound on unsent responses. The socket
-    buffers are in bytes, -1 for the system's.
+    peer's address (as text) to its own limit; `of_listeners` has those of listeners by name. New connections per second are
+    counted over `connection_rate_samples` windows of `connection_rate_window_ms` each. `connections_max_idle_ms` <= 0: idle
+    connections stay. `strangers.py` has the reasons for the timeouts of a first request and of a request's progress, and for the
+    bound on unsent responses. The socket buffers are in bytes, -1 for the system's.
     """
 
     socket_request_max_bytes: int = 100 * 1024 * 1024
@@ -31,6 +40,10 @@ class NetworkLimits:
     descriptors_max: int = UNLIMITED
     max_connections_per_ip: int = UNLIMITED
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    max_connection_creation_rate: int = UNLIMITED
+    of_listeners: Mapping[str, ListenerLimits] = field(default_factory=lambda: MappingProxyType({}))
+    connection_rate_samples: int = 11
+    connection_rate_window_ms: int = 1_000
     connections_max_idle_ms: int = 600_000
     first_request_timeout_ms: int = 60_000
     request_progress_timeout_ms: int = 30_000

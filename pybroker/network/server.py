@@ -22,7 +22,7 @@ from pybroker.network.context import ConnectionContext, RequestHandler
 from pybroker.network.counters import ListenerCounters
 from pybroker.network.hangups import Hangups
 from pybroker.network.large_pieces import LargePieces
-from pybroker.network.limits import BoundListener, Listener, NetworkLimits, host_and_port
+from pybroker.network.limits import UNLIMITED, BoundListener, Listener, NetworkLimits, host_and_port
 from pybroker.network.mute import MuteCounters
 from pybroker.network.receiver import new_scratch
 from pybroker.network.strangers import LOOK_MS, Strangers
@@ -31,6 +31,7 @@ from pybroker.sharing.turns.watchdog import watchdog_of
 
 if TYPE_CHECKING:
     from pybroker.network._connection_python import ConnectionCore
+    from pybroker.network.connection_rates import ConnectionRates
     from pybroker.network.gate import Gate
     from pybroker.network.handshakes import Handshakes
     from pybroker.network.memory_pool import MemoryPool
@@ -98,6 +99,7 @@ class SocketServer:
         self.mute_counters = MuteCounters()
         self.listener_counters = {listener.name: ListenerCounters(listener.name) for listener in self.listeners}
         self._acceptors: list[Acceptor] = []
+        self._rates: ConnectionRates | None = None
         self.handshakes: dict[str, Handshakes] = {}  # of the listeners with TLS
         self._hangups: Hangups | None = None  # while started
         self._connections: OrderedDict[ConnectionCore, None] = OrderedDict()  # least recently active first
@@ -159,6 +161,7 @@ class SocketServer:
                 backlog=self.limits.socket_listen_backlog_size,
                 connection=self._factory(loop, listener),
                 has_room=functools.partial(self._has_room, listener),
+                pause_ms=functools.partial(self._pause_ms, listener),
                 on_arrived=self._let_in,
                 on_full=self._make_room,
                 name=listener.name,
@@ -344,7 +347,23 @@ class SocketServer:
         limits, taken, handshakes = self._limits, self._taken, self.handshakes.get(listener.name)
         if handshakes is not None and not handshakes.has_room:
             return False
+        own = limits.of_listeners.get(listener.name)
+        if own is not None and own.max_connections <= self.listener_counters[listener.name].connections_open + sum(
+            acceptor.arriving for acceptor in self._acceptors if acceptor.name == listener.name
+        ):
+            return False
         return taken < limits.descriptors_max and (taken < limits.max_connections or listener.is_protected)
+
+    def _pause_ms(self, listener: Listener) -> int:
+        """Count an accepted connection, and return for how long the listener accepts no other."""
+        limits = self._limits
+        if limits.max_connection_creation_rate >= UNLIMITED and not limits.of_listeners:
+            return 0
+        if self._rates is None:
+            from pybroker.network.connection_rates import ConnectionRates  # noqa: PLC0415  only with a limit
+
+            self._rates = ConnectionRates()
+        return self._rates.accepted(listener, limits, now_ms=self.now_ns() / _NS_PER_MS)
 
     @property
     def _taken(self) -> int:

@@ -60,7 +60,7 @@ def test_an_unknown_name_is_a_warning_with_its_origin(tmp_path: Path) -> None:
 def test_a_name_without_effect_is_logged_when_it_is_not_its_default() -> None:
     loaded = load(
         overrides={
-            "max.connection.creation.rate": "1",
+            "num.replica.alter.log.dirs.threads": "1",
             "transaction.state.log.min.isr": "2",
             "num.io.threads": "16",
             "num.network.threads": "3",
@@ -68,7 +68,9 @@ def test_a_name_without_effect_is_logged_when_it_is_not_its_default() -> None:
             "zookeeper.connect": "z:2181",
         }
     )
-    assert loaded.warnings == ("without effect in this version: max.connection.creation.rate, remote.log.storage.system.enable",)
+    assert loaded.warnings == (
+        "without effect in this version: num.replica.alter.log.dirs.threads, remote.log.storage.system.enable",
+    )
     assert loaded.notices == ("accepted and ignored: num.io.threads, zookeeper.connect",)
 
 
