@@ -158,7 +158,7 @@ def changes_of_partitions(broker: BrokerProcess) -> list[tuple[int, int]]:
 
 
 def time_of_requests(broker: BrokerProcess) -> list[tuple[int, int]]:
-    """Use so much that the throttle time is the longest, a window: the time itself is each broker's own."""
+    """Use more than the quota by far, so that the throttle time is the longest: a window."""
     set_quota(broker, "client-id", "quota-test", "request_percentage", 0.0001)
     try:
         return [metadata(broker) for _ in range(3)]

@@ -33,23 +33,16 @@ class Rate:
         sample[1] = self.used_ms = now_ms
         sample[2] += value
 
-    def per_second(self, now_ms: float) -> float:
-        """Return the use in units per second."""
-        used, window_ms = self._measured(now_ms)
-        return used / (window_ms / _MS_PER_S)
-
-    def window_ms(self, now_ms: float) -> float:
-        """Return the time over which the use is averaged: at least all windows but one, so that a first burst is no high rate."""
-        return self._measured(now_ms)[1]
-
     def throttle_ms(self, limit: float, *, now_ms: float) -> int:
         """Return how long nothing may be used until the use per second is `limit` again; 0 if it is not above."""
-        used, window_ms = self._measured(now_ms)
+        used, window_ms = self.measured(now_ms)
         over = used / (window_ms / _MS_PER_S) - limit
         return round(over / limit * window_ms) if over > 0 else 0
 
-    def _measured(self, now_ms: float) -> tuple[float, float]:
-        """Return the use in all samples, and the window, without those in which nothing was counted within the windows."""
+    def measured(self, now_ms: float) -> tuple[float, float]:
+        """Return the use within the windows, and the time in ms over which it is averaged: at least all windows but one, so that
+        a first burst is no high rate.
+        """
         samples, expired_ms = self._samples, now_ms - self._samples_max * self._window_ms
         while samples and samples[0][1] <= expired_ms:
             del samples[0]
