@@ -95,7 +95,9 @@ ENV PATH=/opt/pybroker/bin:/opt/kafka/bin:$PATH KAFKA_HOME=/opt/kafka PYBROKER_R
 # The base comes without compiled modules, and the user of the container may not write them: a start would compile all it imports.
 RUN python -c "import pybroker.cli.container_command, pybroker.container.directories, pybroker.container.lifecycle, pybroker.broker.process, \
                pybroker.cli.logging_setup, pybroker.metrics.http_server, pybroker.coordinator.service, sqlite3, encodings.ascii, \
-               pybroker.quorum.member, pybroker.quorum.members, pybroker.metadata.store.etcd.store" \
+               pybroker.quorum.member, pybroker.quorum.members, pybroker.metadata.store.etcd.store, \
+               pybroker.api.gate, pybroker.broker.peers, pybroker.security.acl.authorizer, pybroker.security.tls.listener, \
+               pybroker.security.sasl.client_login" \
  && pybroker tool install /opt/kafka/bin /usr/bin \
  && for name in topics configs consumer-groups console-consumer console-producer broker-api-versions; do \
       kafka-$name --help >/dev/null 2>&1 || test $? -lt 3 || exit 1; \
