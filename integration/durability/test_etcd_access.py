@@ -23,10 +23,10 @@ PASSWORD = "a secret with = and ü"
 ROLE = "brokers"
 
 
-async def enable_users(etcd: EtcdPeer) -> None:
-    """Have etcd demand a user: `pybroker` may change what begins with its namespace, and nothing else."""
+def steps_to_users() -> list[tuple[str, Message]]:
+    """Return the requests that have etcd demand a user; `pybroker` may change what begins with its namespace, nothing else."""
     key = {"key": messages.text(b"pybroker/"), "range_end": messages.end_of("pybroker/"), "permType": "READWRITE"}
-    steps: list[tuple[str, Message]] = [
+    return [
         ("user/add", {"name": "root", "password": "root's"}),
         ("role/add", {"name": "root"}),
         ("user/grant", {"user": "root", "role": "root"}),
@@ -36,8 +36,11 @@ async def enable_users(etcd: EtcdPeer) -> None:
         ("user/grant", {"user": "pybroker", "role": ROLE}),
         ("enable", {}),
     ]
+
+
+async def enable_users(etcd: EtcdPeer) -> None:
     gateway = Gateway(parse(etcd.urls).endpoints)
-    for path, message in steps:
+    for path, message in steps_to_users():
         await gateway.call(f"/v3/auth/{path}", message)
     gateway.close()
 

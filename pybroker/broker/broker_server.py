@@ -66,7 +66,7 @@ from pybroker.times.times import GROUPS, REQUESTS, TRANSACTIONS, Times
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pybroker.broker.replication import Replication
     from pybroker.clock import Clock
@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from pybroker.metadata.image import ClusterImage, ImageDelta
     from pybroker.metadata.store.base import Store
     from pybroker.model import TopicId, TopicPartition
+    from pybroker.network.context import ConnectionContext
     from pybroker.network.limits import BoundListener
     from pybroker.replication.peers import Peers
 
@@ -380,15 +381,19 @@ class BrokerServer:
             fetch_sessions=self.fetch_sessions,
             make_groups=self._coordinate_groups,
             make_transactions=self._coordinate_transactions,
-            authorizer=authorizer_of(config, self.controller, lambda: (one.context for one in self.server.connections())),
+            authorizer=authorizer_of(config, self.controller, self._contexts),
             peers=None if self.replication is None else self.replication.peers,
             ask_controllers=controllers_of(config),
             validations=self.validations,
             conversions=self.conversions,
         )
         self.dispatcher = Dispatcher(self.services)
-        hold_to_quotas(self.services, self.dispatcher, lambda: (one.context for one in self.server.connections()))
+        hold_to_quotas(self.services, self.dispatcher, self._contexts)
         self.handler = handler_of(as_configured(self.dispatcher.handle, config), self, self.faults, self.trail, self.times.lanes)
+
+    def _contexts(self) -> Iterable[ConnectionContext]:
+        """Return the connections; none before the sockets are open, when quotas and ACLs may change already."""
+        return [one.context for one in self.server.connections()] if hasattr(self, "server") else ()
 
     async def _open_sockets(self, sockets: Sequence[socket.socket]) -> list[BoundListener]:
         config = self.config
