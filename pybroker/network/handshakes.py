@@ -93,7 +93,7 @@ class Handshakes:
         self._pool.count(HANDSHAKE_BYTES)
         try:
             async with asyncio.timeout(HANDSHAKE_S):
-                await loop.connect_accepted_socket(lambda: tls, accepted)
+                await loop.connect_accepted_socket(lambda made=tls: made, accepted)
                 await tls.established
         except asyncio.CancelledError:
             self._fail(peer_host, "it lasted too long while other clients waited for a connection")
@@ -107,6 +107,7 @@ class Handshakes:
             self._per_ip[peer_host] -= 1
             if not self._per_ip[peer_host]:
                 del self._per_ip[peer_host]
+            del tls  # an error refers to this frame, and `tls` to the error: the cycle would keep what OpenSSL has allocated
 
     @property
     def has_room(self) -> bool:
