@@ -78,8 +78,12 @@ def write_by_kafka_python(bootstrap: str, topic: str, login: Login) -> None:
 
 
 def write_by_confluent(bootstrap: str, topic: str, login: Login) -> None:
+    write_with_confluent(bootstrap, topic, confluent(login))
+
+
+def write_with_confluent(bootstrap: str, topic: str, settings: Mapping[str, Any]) -> None:
     errors: list[confluent_kafka.KafkaError] = []
-    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "error_cb": errors.append, **confluent(login)})
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "error_cb": errors.append, **settings})
     done: list[Any] = []
     producer.produce(topic, b"confluent-kafka", on_delivery=lambda error, message: done.append(error))
     while not done and not any(error.code() == confluent_kafka.KafkaError._AUTHENTICATION for error in errors):

@@ -12,14 +12,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import confluent_kafka
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider
 
-from integration.security.sasl import CLIENT_ERRORS
+from integration.security.sasl import CLIENT_ERRORS, write_with_confluent
 from integration.security.test_logins import AUTHENTICATE, HANDSHAKE, METADATA, RawClient, frame, request, text
 from testing.clients.tokens import HANDLER, Issuer, KeyServer, responding, unsecured
 from testing.process.broker import BrokerProcess
@@ -95,24 +94,13 @@ def write_by_kafka_python(bootstrap: str, topic: str, token: str) -> None:
         raise RuntimeError(done.stderr)
 
 
-def confluent(token: str) -> dict[str, Any]:
-    return {
+def write_by_confluent(bootstrap: str, topic: str, token: str) -> None:
+    settings = {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "OAUTHBEARER",
         "oauth_cb": lambda _: (token, time.time() + 600, "alice", {"traceId": "a-1"}),
     }
-
-
-def write_by_confluent(bootstrap: str, topic: str, token: str) -> None:
-    errors: list[confluent_kafka.KafkaError] = []
-    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "error_cb": errors.append, **confluent(token)})
-    done: list[Any] = []
-    producer.produce(topic, b"confluent-kafka", on_delivery=lambda error, message: done.append(error))
-    while not done and not any(error.code() == confluent_kafka.KafkaError._AUTHENTICATION for error in errors):
-        producer.poll(0.2)
-    producer.purge()
-    if not done or done[0] is not None:
-        raise RuntimeError(str(errors or done))
+    write_with_confluent(bootstrap, topic, settings)
 
 
 def write_by_aiokafka(bootstrap: str, topic: str, token: str) -> None:
