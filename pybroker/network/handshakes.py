@@ -93,7 +93,7 @@ class Handshakes:
         self._pool.count(HANDSHAKE_BYTES)
         try:
             async with asyncio.timeout(HANDSHAKE_S):
-                await loop.connect_accepted_socket(lambda made=tls: made, accepted)
+                await loop.connect_accepted_socket([tls].pop, accepted)
                 await tls.established
         except asyncio.CancelledError:
             self._fail(peer_host, "it lasted too long while other clients waited for a connection")
