@@ -3,12 +3,17 @@
 server      the listener: what each request must have, and the response to it
 guards      which requests are refused before anything is done
 routes      the list of what can be requested
+route       the form of an entry of that list
 verbs       what each of these does
+body        whether the JSON of a request is what its schema demands
 subject     what the verbs work on
 steps       work on a broker as steps: requests, and what becomes of their responses
-topics, groups    steps that look into a broker
+topics, groups, settings, sizes    steps that look into a broker
+fetched, records, window           steps that read and write records
+topic_changes, group_changes       steps that change topics and groups
 inner       requests that come from no client
 shapes      the forms of what they return
+texts       bytes in JSON
 document    the description of the API for OpenAPI
 calls       requests, taken apart, and errors
 client      the other side: sends a request, and returns the response

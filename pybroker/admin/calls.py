@@ -5,12 +5,42 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
+from pybroker.protocol.error_codes import ErrorCode
+
 Json = dict[str, Any]
 
 BAD_REQUEST: Final = 400
+FORBIDDEN: Final = 403
 NOT_FOUND: Final = 404
 CONFLICT: Final = 409
 UNAVAILABLE: Final = 503
+
+
+STATUSES: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: NOT_FOUND,
+    ErrorCode.UNKNOWN_TOPIC_ID: NOT_FOUND,
+    ErrorCode.GROUP_ID_NOT_FOUND: NOT_FOUND,
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: NOT_FOUND,
+    ErrorCode.TOPIC_ALREADY_EXISTS: CONFLICT,
+    ErrorCode.NON_EMPTY_GROUP: CONFLICT,
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: CONFLICT,
+    ErrorCode.INVALID_TOPIC_EXCEPTION: BAD_REQUEST,
+    ErrorCode.INVALID_PARTITIONS: BAD_REQUEST,
+    ErrorCode.INVALID_REPLICATION_FACTOR: BAD_REQUEST,
+    ErrorCode.INVALID_CONFIG: BAD_REQUEST,
+    ErrorCode.INVALID_REQUEST: BAD_REQUEST,
+    ErrorCode.INVALID_GROUP_ID: BAD_REQUEST,
+    ErrorCode.INVALID_TIMESTAMP: BAD_REQUEST,
+    ErrorCode.INVALID_RECORD: BAD_REQUEST,
+    ErrorCode.OFFSET_OUT_OF_RANGE: BAD_REQUEST,
+    ErrorCode.POLICY_VIOLATION: BAD_REQUEST,
+    ErrorCode.MESSAGE_TOO_LARGE: BAD_REQUEST,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: FORBIDDEN,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: FORBIDDEN,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: FORBIDDEN,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: FORBIDDEN,
+}
+"""The statuses of Kafka's errors. Others pass: 503."""
 
 
 class AdminError(Exception):
@@ -39,7 +69,7 @@ class Call(NamedTuple):
         text = self.query.get(name)
         if text is None:
             return min(default, most)
-        if not (text.isascii() and text.isdecimal() and len(text) <= 9):
+        if not (text.isascii() and text.isdecimal() and len(text) <= 19):
             raise AdminError(BAD_REQUEST, f"{name}={text}: it must be a number from 0 to {most}")
         return min(int(text), most)
 

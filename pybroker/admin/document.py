@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pybroker.admin.calls import Json
-    from pybroker.admin.routes import Route
+    from pybroker.admin.route import Route
 
 _TYPES: Final = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "tuple[int, int]": "array"}
 

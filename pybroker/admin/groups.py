@@ -12,17 +12,23 @@ from pybroker.protocol.member_assignment import assigned
 from pybroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from pybroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from pybroker.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from pybroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from pybroker.protocol.messages.list_groups import ListGroupsRequest
 from pybroker.protocol.messages.list_transactions import ListTransactionsRequest
 from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pybroker.admin.steps import Steps
+    from pybroker.protocol.messages.list_groups import ListedGroup
     from pybroker.protocol.messages.metadata import MetadataResponse
 
 CONSUMER: Final = "consumer"
+GROUPS_AT_ONCE: Final = 100
+"""In one request."""
+TRANSACTION: Final = 1
 ONGOING: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 """The states of a transaction that is not over."""
 
@@ -98,12 +104,14 @@ def groups() -> Steps[dict[str, Group]]:
     result: dict[str, Group] = {}
     for node in _nodes(found):
         listed = yield from _patiently(lambda node=node: Ask(ListGroupsRequest(), 5, node))  # type: ignore[misc]
-        for one in listed.groups:
-            state, members = yield from _described(one.group_id, one.group_type, node)
-            offsets = yield from _offsets(one.group_id, node, ends)
-            result[one.group_id] = Group(
-                group_id=one.group_id, kind=one.group_type, state=state, members=members, offsets=offsets
-            )
+        for some in _pieces(listed.groups):
+            kinds = {one.group_id: one.group_type for one in some}
+            members = yield from _described(kinds, node)
+            offsets = yield from _offsets(kinds, node, ends)
+            for group_id, (state, its) in members.items():
+                result[group_id] = Group(
+                    group_id=group_id, kind=kinds[group_id], state=state, members=its, offsets=offsets.get(group_id, {})
+                )
     return dict(sorted(result.items()))
 
 
@@ -131,6 +139,20 @@ def transactions() -> Steps[dict[str, Transaction]]:
     return dict(sorted(result.items()))
 
 
+def fence(transactional_id: str, timeout_ms: int) -> Steps[None]:
+    """Abort what is open of a transactional id, and shut its producer out, as a new producer does. Raises KafkaError."""
+    response = yield Ask(FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION), 3)
+    check(response.error_code, response.error_message)
+    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
+    patience = Patience()
+    while True:
+        ended = yield Ask(request, 4, int(response.node_id))
+        if ended.error_code != ErrorCode.CONCURRENT_TRANSACTIONS and not patience.allows(ended.error_code):
+            return
+        check(0 if patience.left_s else ended.error_code)
+        yield RETRY_S
+
+
 def _nodes(found: MetadataResponse) -> list[int]:
     return sorted(broker.node_id for broker in found.brokers)
 
@@ -145,51 +167,70 @@ def _patiently(ask: Callable[[], Ask]) -> Steps[Any]:
         yield RETRY_S
 
 
-def _described(group_id: str, kind: str, node: int) -> Steps[tuple[str, tuple[Member, ...]]]:
-    if kind == CONSUMER:
-        response = yield Ask(ConsumerGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False), 0, node)
-        (group,) = response.groups
-        members = tuple(
-            Member(
-                member_id=one.member_id,
-                instance_id=one.instance_id,
-                client_id=one.client_id,
-                host=one.client_host,
-                assigned=tuple(
-                    TopicPartition(topic.topic_name, index)
-                    for topic in one.assignment.topic_partitions
-                    for index in topic.partitions
+def _pieces(groups: Sequence[ListedGroup]) -> Iterator[Sequence[ListedGroup]]:
+    return (groups[at : at + GROUPS_AT_ONCE] for at in range(0, len(groups), GROUPS_AT_ONCE))
+
+
+def _described(kinds: Mapping[str, str], node: int) -> Steps[dict[str, tuple[str, tuple[Member, ...]]]]:
+    """Return the states and members of groups."""
+    found: dict[str, tuple[str, tuple[Member, ...]]] = {}
+    of_consumers = [group_id for group_id, kind in kinds.items() if kind == CONSUMER]
+    if of_consumers:
+        request = ConsumerGroupDescribeRequest(group_ids=of_consumers, include_authorized_operations=False)
+        response = yield Ask(request, 0, node)
+        for group in response.groups:
+            found[group.group_id] = (
+                group.group_state,
+                tuple(
+                    Member(
+                        member_id=one.member_id,
+                        instance_id=one.instance_id,
+                        client_id=one.client_id,
+                        host=one.client_host,
+                        assigned=tuple(
+                            TopicPartition(topic.topic_name, index)
+                            for topic in one.assignment.topic_partitions
+                            for index in topic.partitions
+                        ),
+                    )
+                    for one in group.members
                 ),
             )
-            for one in group.members
-        )
-    else:
-        response = yield Ask(DescribeGroupsRequest(groups=[group_id]), 5, node)
-        (group,) = response.groups
-        members = tuple(
-            Member(
-                member_id=one.member_id,
-                instance_id=one.group_instance_id,
-                client_id=one.client_id,
-                host=one.client_host,
-                assigned=tuple(TopicPartition(*partition) for partition in assigned(one.member_assignment)),
+    if others := [group_id for group_id in kinds if group_id not in found]:
+        response = yield Ask(DescribeGroupsRequest(groups=others), 5, node)
+        for group in response.groups:
+            found[group.group_id] = (
+                group.group_state,
+                tuple(
+                    Member(
+                        member_id=one.member_id,
+                        instance_id=one.group_instance_id,
+                        client_id=one.client_id,
+                        host=one.client_host,
+                        assigned=tuple(TopicPartition(*partition) for partition in assigned(one.member_assignment)),
+                    )
+                    for one in group.members
+                ),
             )
-            for one in group.members
-        )
-    return group.group_state, members
+    return found
 
 
-def _offsets(group_id: str, node: int, ends: dict[tuple[str, int], int]) -> Steps[dict[TopicPartition, CommittedOffset]]:
-    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
-    response = yield Ask(request, 8, node)
-    (group,) = response.groups
-    if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-        return {}
-    check(group.error_code)
-    return {
-        TopicPartition(topic.name, one.partition_index): CommittedOffset(
-            one.committed_offset, ends.get((topic.name, one.partition_index), 0), one.metadata or ""
-        )
-        for topic in sorted(group.topics, key=lambda topic: topic.name)
-        for one in sorted(topic.partitions, key=lambda one: one.partition_index)
-    }
+def _offsets(
+    group_ids: Iterable[str], node: int, ends: Mapping[tuple[str, int], int]
+) -> Steps[dict[str, dict[TopicPartition, CommittedOffset]]]:
+    """Return the committed offsets of groups; of one that has gone meanwhile, nothing."""
+    asked = [OffsetFetchRequestGroup(group_id=group_id, topics=None) for group_id in group_ids]
+    response = yield Ask(OffsetFetchRequest(groups=asked), 8, node)
+    found = {}
+    for group in response.groups:
+        if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+            continue
+        check(group.error_code)
+        found[group.group_id] = {
+            TopicPartition(topic.name, one.partition_index): CommittedOffset(
+                one.committed_offset, ends.get((topic.name, one.partition_index), 0), one.metadata or ""
+            )
+            for topic in sorted(group.topics, key=lambda topic: topic.name)
+            for one in sorted(topic.partitions, key=lambda one: one.partition_index)
+        }
+    return found

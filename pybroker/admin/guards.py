@@ -11,14 +11,13 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING, Final
 
-from pybroker.admin.calls import AdminError
+from pybroker.admin.calls import FORBIDDEN, AdminError
 from pybroker.config.http_listeners import LOCALHOST, SCHEME, SECURE_SCHEME, is_loopback
 from pybroker.http_server import CHALLENGE, UNAUTHORIZED, carries
 
 if TYPE_CHECKING:
     from pybroker.http_server import Request
 
-FORBIDDEN: Final = 403
 BODY_TOO_LONG: Final = 413
 BODY_NOT_JSON: Final = 415
 JSON_TYPE: Final = "application/json"
@@ -33,9 +32,9 @@ class Guards:
         self._token, self._scheme = token, SECURE_SCHEME if is_tls else SCHEME
         self._is_local = is_loopback(host)
 
-    def check(self, request: Request) -> None:
-        """Raise AdminError for a request that is refused."""
-        if not carries(request.headers, self._token):
+    def check(self, request: Request, *, is_public: bool = False) -> None:
+        """Raise AdminError for a request that is refused. What is public needs no token."""
+        if not is_public and not carries(request.headers, self._token):
             text = "The request needs the token of pybroker.admin.token, as Authorization: Bearer TOKEN"
             raise AdminError(UNAUTHORIZED, text, CHALLENGE)
         host = request.headers.get("Host", "")

@@ -11,15 +11,19 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.admin.calls import BAD_REQUEST, UNAVAILABLE, AdminError, Call
+from pybroker.admin.calls import BAD_REQUEST, STATUSES, UNAVAILABLE, AdminError, Call
 from pybroker.admin.guards import BODY_BYTES_MAX, JSON_TYPE, Guards
 from pybroker.admin.routes import route_of
 from pybroker.http_server import Bounds, HttpServer, Response
 from pybroker.protocol.error_codes import KafkaError
+from pybroker.web import asset_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pybroker.admin.subject import Parts, Subject
     from pybroker.http_server import Context, Request
+    from pybroker.metrics.http_server import MetricsPages
 
 logger = logging.getLogger(__name__)
 
@@ -27,20 +31,30 @@ CONNECTION_S: Final = 600.0
 """An advance of the clock may take long."""
 READ_BYTES_MAX: Final = 64 << 20
 """A body that is too long is read up to this length, so that the client gets the response."""
+METRICS: Final = "/metrics"
+READS: Final = ("GET", "HEAD")
+ASSET_HEADERS: Final = (
+    ("Cache-Control", "no-cache"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Content-Security-Policy", "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
+    ("Referrer-Policy", "no-referrer"),
+)
+"""Nothing but the page's own files is loaded, and no other page shows it in a frame."""
 HEADERS: Final = (("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff"))
 
 
 class AdminServer:
     """The listener of one broker. `start` and `stop` are called once each, from the broker's event loop."""
 
-    def __init__(self, subject: Subject, token: str | None) -> None:
-        self._subject, self._token = subject, token
+    def __init__(self, subject: Subject, token: str | None, make_metrics: Callable[[], MetricsPages] | None = None) -> None:
+        """`make_metrics` is called when the page of metrics is asked for first, in the server's thread."""
+        self._subject, self._token, self._make_metrics = subject, token, make_metrics
         self._server = HttpServer("pybroker.admin.listener", "admin", Bounds(CONNECTION_S, BODY_BYTES_MAX, READ_BYTES_MAX))
 
     def start(self, host: str, port: int, context: Context | None = None) -> int:
         """Listen, and return the port, which is the given one unless that is 0. Raises OSError that names the address."""
         guards = Guards(host, self._token, is_tls=context is not None)
-        return self._server.start(host, port, lambda: _Responder(guards, self._subject), context)
+        return self._server.start(host, port, lambda: _Responder(guards, self._subject, self._make_metrics), context)
 
     def open(self, parts: Parts) -> None:
         """Carry out all requests from now on, because the broker serves clients."""
@@ -54,26 +68,36 @@ class AdminServer:
 class _Responder:
     """Finds the response to a request."""
 
-    def __init__(self, guards: Guards, subject: Subject) -> None:
-        self._guards, self._subject = guards, subject
+    def __init__(self, guards: Guards, subject: Subject, make_metrics: Callable[[], MetricsPages] | None) -> None:
+        self._guards, self._subject, self._make_metrics = guards, subject, make_metrics
+        self._metrics: MetricsPages | None = None
 
     async def respond(self, request: Request) -> Response:
         """Return the response."""
+        path = request.path.partition("?")[0]
         try:
+            if request.method in READS and (asset := asset_of(path)) is not None:
+                self._guards.check(request, is_public=True)
+                return Response(200, asset.data, asset.content_type, headers=ASSET_HEADERS)
             self._guards.check(request)
+            if path == METRICS and request.method in READS and self._make_metrics is not None:
+                self._metrics = self._metrics or self._make_metrics()
+                return await self._metrics.response()
             route, names, query = route_of(request.method, request.path)
             call = Call(names, query, {} if route.body is None else _body(request.body or b""))
             return _response(route.status, await route.verb(self._subject, call))
         except AdminError as error:
             return _response(error.status, {"error": str(error)}, error.headers)
         except KafkaError as error:
-            return _response(UNAVAILABLE, {"error": f"{error.code.name}: {error}"})
+            return _response(STATUSES.get(error.code, UNAVAILABLE), {"error": str(error)})
         except Exception:
             logger.exception("The request %s %s cannot be carried out because of a bug", request.method, request.path)
             return _response(500, {"error": "The broker has a bug, of which its log has the trace"})
 
     def stop(self) -> None:
-        """Do nothing: the tasks end with the loop."""
+        """Drop the page of metrics in work; the tasks end with the loop."""
+        if self._metrics is not None:
+            self._metrics.stop()
 
 
 def _body(data: bytes) -> dict[str, Any]:

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from pybroker.admin.texts import of_bytes
 from pybroker.model import TopicId, topic_id_text
 
 if TYPE_CHECKING:
     from pybroker.admin.calls import Json
     from pybroker.admin.groups import Group, Transaction
     from pybroker.admin.topics import Topic
+    from pybroker.admin.window import Seen
     from pybroker.faults.trail import SeenRequest
+    from pybroker.records.batch import BatchView
 
 
-def of_topic(topic: Topic) -> Json:
+def of_topic(topic: Topic, sizes: Mapping[tuple[str, int], int]) -> Json:
     """Return a topic with its partitions."""
     return {
         "name": topic.name,
         "topic_id": topic_id_text(TopicId(topic.topic_id)),
         "is_internal": topic.is_internal,
         "record_count": topic.record_count,
+        "size_bytes": sum(sizes.get((topic.name, one.index), 0) for one in topic.partitions),
         "partitions": [
             {
                 "index": one.index,
                 "start": one.start,
                 "end": one.end,
                 "stable": one.stable,
+                "size_bytes": sizes.get((topic.name, one.index), 0),
                 "leader": one.leader,
                 "replicas": one.replicas,
                 "isr": one.isr,
@@ -77,6 +82,42 @@ def of_transaction(transaction: Transaction) -> Json:
         "producer_epoch": transaction.producer_epoch,
         "timeout_ms": transaction.timeout_ms,
         "partitions": _partitions(transaction.partitions),
+    }
+
+
+def of_seen(seen: Seen, bytes_max: int) -> Json:
+    """Return a record; of its key, value and headers no more than `bytes_max` bytes each."""
+    record = seen.record
+    return {
+        "partition": seen.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp,
+        "key": of_bytes(record.key, bytes_max),
+        "value": of_bytes(record.value, bytes_max),
+        "headers": [{"name": name, "value": of_bytes(value, bytes_max)} for name, value in record.headers],
+        "size_bytes": len(record.key or b"") + len(record.value or b""),
+    }
+
+
+def of_batch(batch: BatchView) -> Json:
+    """Return the header of a batch."""
+    return {
+        "base_offset": batch.base_offset,
+        "last_offset": batch.last_offset,
+        "record_count": batch.record_count,
+        "size_bytes": batch.batch_length,
+        "magic": batch.magic,
+        "codec": batch.compression.name.lower(),
+        "timestamp_type": batch.timestamp_type.name,
+        "max_timestamp_ms": batch.max_timestamp,
+        "leader_epoch": batch.partition_leader_epoch,
+        "producer_id": batch.producer_id,
+        "producer_epoch": batch.producer_epoch,
+        "base_sequence": batch.base_sequence,
+        "is_transactional": batch.is_transactional,
+        "is_control": batch.is_control,
+        "crc": batch.crc,
+        "is_valid": batch.is_valid,
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from pybroker.admin.calls import UNAVAILABLE, AdminError
 from pybroker.admin.inner import frame_of, response_of
@@ -34,6 +34,38 @@ Result = TypeVar("Result")
 CONNECT_S: Final = 10.0
 
 
+class Listening(NamedTuple):
+    """A listener. `advertised` is the address that clients get; None if that depends on where the client is."""
+
+    name: str
+    security_protocol: str
+    address: str
+    advertised: str | None
+
+
+class BrokerState(NamedTuple):
+    """What a broker has in work.
+
+    Attributes:
+        connections: those of clients that are open.
+        muted_connections: those of which nothing is read, because the memory for requests is used up (KIP-72).
+        request_bytes: the memory of requests in work.
+        request_bytes_max: its bound; None if there is none.
+        queued_requests: those that are read and wait for their connection's turn.
+    """
+
+    listeners: tuple[Listening, ...]
+    connections: int
+    muted_connections: int
+    request_bytes: int
+    request_bytes_max: int | None
+    queued_requests: int
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the state as it is written in JSON."""
+        return {**self._asdict(), "listeners": [one._asdict() for one in self.listeners]}
+
+
 class SeenClients(Protocol):
     """The clients of a broker."""
 
@@ -55,6 +87,7 @@ class Parts:
         inner: takes requests of no client, in the broker's loop.
         is_alone: whether the broker is a cluster by itself.
         clients: the clients that have sent requests, which belong to the loop.
+        state: returns what the broker has in work; it runs in the loop.
         has_failed_directory: returns whether a log directory is offline, which it remains until the next start.
     """
 
@@ -66,6 +99,7 @@ class Parts:
     is_alone: bool
     clients: SeenClients
     has_failed_directory: Callable[[], bool]
+    state: Callable[[], Coroutine[Any, Any, BrokerState]]
 
 
 @dataclass(slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pybroker.admin.steps import Ask, Patience, check
+from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from pybroker.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from pybroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -112,9 +113,10 @@ def reset() -> Steps[None]:
             check(result.error_code, result.error_message)
 
 
-def topics() -> Steps[dict[str, Topic]]:
-    """Return all topics by their names."""
-    found = yield from cluster(None)
+def topics(names: Iterable[str] | None = None) -> Steps[dict[str, Topic]]:
+    """Return topics by their names, all if `names` is None; those that are not there are left out."""
+    found = yield from cluster(names)
+    found.topics = [topic for topic in found.topics if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     ends = yield from offsets_of(found.topics, LATEST)
     starts = yield from offsets_of(found.topics, EARLIEST)
     stable = yield from offsets_of(found.topics, LATEST, isolation=COMMITTED)

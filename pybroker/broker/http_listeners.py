@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from pybroker.http_server import Context
     from pybroker.log.manager.manager import LogManager
     from pybroker.metrics.broker_metrics import BrokerMetrics
-    from pybroker.metrics.http_server import MetricsServer
+    from pybroker.metrics.exporter import Scope
+    from pybroker.metrics.http_server import MetricsPages, MetricsServer
     from pybroker.network.limits import BoundListener, Listener
+    from pybroker.network.server import SocketServer
     from pybroker.security.tls.listener import ListenerTls
     from pybroker.times.times import Times
 
@@ -51,6 +53,8 @@ class Served(Protocol):
     trail: Trail | None
     kept_clients: KeptClients
     log_manager: LogManager
+    server: SocketServer
+    config: BrokerConfig
 
     @property
     def membership(self) -> Membership:
@@ -73,7 +77,7 @@ class HttpListeners:
         if (address := config.metrics_address) is not None:
             self._start_metrics(config, metrics, lifecycle, address, contexts.get(METRICS_NAME))
         if (address := config.admin_address) is not None:
-            self._start_admin(config, lifecycle, address, contexts.get(ADMIN_NAME))
+            self._start_admin(config, metrics, lifecycle, address, contexts.get(ADMIN_NAME))
 
     def open(self, broker: Served, bound: Sequence[BoundListener]) -> None:
         """Let the API, if there is one, reach what serves clients."""
@@ -81,6 +85,7 @@ class HttpListeners:
             return
         from pybroker.admin.inner import Inner  # noqa: PLC0415  only a broker with this listener pays for the imports
         from pybroker.admin.subject import Parts  # noqa: PLC0415
+        from pybroker.broker.state import state_of  # noqa: PLC0415
         from pybroker.times.clock import BrokerClock  # noqa: PLC0415
 
         assert broker.faults is not None
@@ -92,6 +97,7 @@ class HttpListeners:
             node_id=self._node_id,
             is_alone=broker.membership.is_alone,
             clients=broker.kept_clients,
+            state=lambda: state_of(broker.server, broker.config, bound),
             has_failed_directory=lambda: broker.log_manager.has_failed_directory,
         )
         self._admin.open(parts)
@@ -110,24 +116,28 @@ class HttpListeners:
         address: HttpAddress,
         context: Context | None,
     ) -> None:
-        from pybroker.metrics.exporter import Scope  # noqa: PLC0415  only a broker with a metrics page pays for these imports
-        from pybroker.metrics.http_server import MetricsServer  # noqa: PLC0415
+        from pybroker.metrics.http_server import MetricsServer  # noqa: PLC0415  only a broker with a metrics page pays for this
 
-        hidden = frozenset() if config.pybroker_metrics_internal_topics else INTERNAL_TOPICS
-        scope = Scope(config.pybroker_metrics_topics, config.pybroker_metrics_groups, hidden)
         token = config.pybroker_metrics_token
-        self._metrics = MetricsServer(metrics, scope, why_not_ready=lambda: lifecycle.why_not_ready, token=token)
+        self._metrics = MetricsServer(metrics, _scope(config), why_not_ready=lambda: lifecycle.why_not_ready, token=token)
         port = self._metrics.start(address.host, address.port, context)
         logger.info("Metrics at %s/metrics", _url(address, port))
 
-    def _start_admin(self, config: BrokerConfig, lifecycle: Lifecycle, address: HttpAddress, context: Context | None) -> None:
+    def _start_admin(
+        self,
+        config: BrokerConfig,
+        metrics: BrokerMetrics,
+        lifecycle: Lifecycle,
+        address: HttpAddress,
+        context: Context | None,
+    ) -> None:
         from pybroker.admin.server import AdminServer  # noqa: PLC0415  only a broker with this listener pays for the imports
         from pybroker.admin.subject import Subject  # noqa: PLC0415
 
         subject = Subject(loop=asyncio.get_running_loop(), why_not_ready=lambda: lifecycle.why_not_ready)
-        self._admin = AdminServer(subject, config.pybroker_admin_token)
+        self._admin = AdminServer(subject, config.pybroker_admin_token, lambda: _pages(config, metrics))
         lifecycle.admin_url = _url(address, self._admin.start(address.host, address.port, context))
-        logger.info("The API for tests at %s/v1/openapi.json", lifecycle.admin_url)
+        logger.info("A page for people at %s/, its API at %s/v1/openapi.json", lifecycle.admin_url, lifecycle.admin_url)
 
 
 def _url(address: HttpAddress, port: int) -> str:
@@ -137,3 +147,16 @@ def _url(address: HttpAddress, port: int) -> str:
 def _context(tls: ListenerTls) -> SSLContext:
     """Return the context of the next connection, from whatever thread."""
     return tls.context
+
+
+def _pages(config: BrokerConfig, metrics: BrokerMetrics) -> MetricsPages:
+    from pybroker.metrics.http_server import MetricsPages  # noqa: PLC0415  only a broker whose metrics are read pays for this
+
+    return MetricsPages(metrics, _scope(config))
+
+
+def _scope(config: BrokerConfig) -> Scope:
+    from pybroker.metrics.exporter import Scope  # noqa: PLC0415  as above
+
+    hidden = frozenset() if config.pybroker_metrics_internal_topics else INTERNAL_TOPICS
+    return Scope(config.pybroker_metrics_topics, config.pybroker_metrics_groups, hidden)

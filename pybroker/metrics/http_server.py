@@ -37,6 +37,30 @@ CONNECTION_S: Final = 30.0
 _PAGE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
+class MetricsPages:
+    """The pages of one broker's metrics. It is used from one event loop, which is not the broker's."""
+
+    def __init__(self, metrics: BrokerMetrics, scope: Scope = EVERYTHING) -> None:
+        registry, breaks = CollectorRegistry(auto_describe=False), Breaks()
+        registry.register(BrokerCollector(metrics, scope, breaks.take))
+        self._pages = Pages(partial(generate_latest, registry), breaks)
+
+    async def response(self) -> Response:
+        """Return a page that is made from now on, or why there is none."""
+        try:
+            page = await self._pages.page()
+        except StoppedError:
+            return Response(503, b"The broker stops\n")
+        except Exception:
+            logger.exception("The page of metrics cannot be made because of a bug; the scraper gets an error")
+            return Response(500, b"The page cannot be made; the log has the reason\n")
+        return Response(200, page.plain, _PAGE, page.gzip)
+
+    def stop(self) -> None:
+        """Drop the page in work."""
+        self._pages.stop()
+
+
 class MetricsServer:
     """The server of one broker. `start` and `stop` are called once each, from the broker's event loop."""
 
@@ -53,9 +77,7 @@ class MetricsServer:
 
         `why_not_ready` returns None when the broker is ready; it runs in another thread and only looks at plain attributes.
         """
-        self._breaks = Breaks()
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(BrokerCollector(metrics, scope, self._breaks.take))
+        self._make_pages = partial(MetricsPages, metrics, scope)
         self._why_not_ready, self._token = why_not_ready, token
         self._server = HttpServer("metrics.listener", "metrics", Bounds(connection_s))
 
@@ -64,8 +86,7 @@ class MetricsServer:
         broker_loop = asyncio.get_running_loop()
 
         def responder() -> _Responder:
-            pages = Pages(partial(generate_latest, self._registry), self._breaks)
-            return _Responder(pages, broker_loop, self._why_not_ready, self._token)
+            return _Responder(self._make_pages(), broker_loop, self._why_not_ready, self._token)
 
         return self._server.start(host, port, responder, context)
 
@@ -79,7 +100,7 @@ class _Responder:
 
     def __init__(
         self,
-        pages: Pages,
+        pages: MetricsPages,
         broker_loop: asyncio.AbstractEventLoop,
         why_not_ready: Callable[[], str | None],
         token: str | None,
@@ -96,7 +117,7 @@ class _Responder:
         if path == "/metrics":
             if not carries(request.headers, self._token):
                 return Response(UNAUTHORIZED, b"The request needs the token of pybroker.metrics.token\n", headers=CHALLENGE)
-            return await self._page()
+            return await self._pages.response()
         if path == "/livez":
             reason = None if await is_alive(self._broker_loop) else NOT_ALIVE
         elif path == "/readyz":
@@ -108,13 +129,3 @@ class _Responder:
     def stop(self) -> None:
         """Drop the page in work."""
         self._pages.stop()
-
-    async def _page(self) -> Response:
-        try:
-            page = await self._pages.page()
-        except StoppedError:
-            return Response(503, b"The broker stops\n")
-        except Exception:
-            logger.exception("The page of metrics cannot be made because of a bug; the scraper gets an error")
-            return Response(500, b"The page cannot be made; the log has the reason\n")
-        return Response(200, page.plain, _PAGE, page.gzip)

@@ -17,7 +17,6 @@ remote          its faults, clock and requests, by its API
 child           the program of the broker that is a process
 plugin          the fixtures for pytest
 verbs           the methods that work on what is in a broker
-records         those of records as steps: requests, and what becomes of their responses
 faults          the rules of faults, under a name for programs of users
 clock           the time of a broker elsewhere
 topics_file     topics in a file

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from pybroker.admin import groups, topics
-from pybroker.testing import records
+from pybroker.admin import groups, records, topics
 from pybroker.testing.topics_file import topics_of_file
 
 if TYPE_CHECKING:
@@ -13,9 +12,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pybroker.admin.groups import Group, Transaction
+    from pybroker.admin.records import Batch, Headers, Record, Text
     from pybroker.admin.steps import Steps
     from pybroker.admin.topics import Setting, Topic
-    from pybroker.testing.records import Batch, Headers, Record, Text
 
 Result = TypeVar("Result")
 

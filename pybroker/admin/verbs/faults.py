@@ -1,34 +1,24 @@
-"""Does what requests to the API ask for. Each verb returns what becomes JSON, and runs in the thread of the listener."""
+"""Rules by which requests go wrong, the last requests, and the reset between two tests."""
 
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.admin import groups, topics
-from pybroker.admin.calls import BAD_REQUEST, CONFLICT, NOT_FOUND, UNAVAILABLE, AdminError, Call, Json
-from pybroker.admin.shapes import of_group, of_request, of_topic, of_transaction
+from pybroker.admin import topics
+from pybroker.admin.calls import BAD_REQUEST, CONFLICT, NOT_FOUND, AdminError
+from pybroker.admin.document import RULE
+from pybroker.admin.route import CREATED, Route
+from pybroker.admin.shapes import of_request
 from pybroker.faults.rule import RuleError, rule_of
-from pybroker.http_server import NOT_ALIVE, is_alive
-from pybroker.times.clock import RealClockError
 
 if TYPE_CHECKING:
+    from pybroker.admin.calls import Call, Json
     from pybroker.admin.subject import Subject
     from pybroker.faults.trail import SeenRequest
 
 REQUESTS: Final = 1_000
 REQUESTS_MAX: Final = 10_000
-CLOCK_FIELDS: Final = frozenset({"by", "only"})
-
-
-async def show_life(subject: Subject, _call: Call) -> Json:
-    """Return whether the broker's event loop runs."""
-    return _state(None if await is_alive(subject.loop) else NOT_ALIVE)
-
-
-async def show_readiness(subject: Subject, _call: Call) -> Json:
-    """Return whether the broker is ready for clients."""
-    return _state(subject.why_not_ready())
 
 
 async def list_faults(subject: Subject, _call: Call) -> Json:
@@ -67,31 +57,6 @@ async def remove_fault(subject: Subject, call: Call) -> Json:
     return removed
 
 
-async def show_clock(subject: Subject, _call: Call) -> Json:
-    """Return the broker's time."""
-    clock = subject.parts.clock
-    offsets_ms = None if clock.lanes is None else clock.lanes.offsets_ms
-    return {"time_ms": clock.time_ms(), "is_virtual": offsets_ms is not None, "offsets_ms": offsets_ms or {}}
-
-
-async def advance_clock(subject: Subject, call: Call) -> Json:
-    """Let time pass, and return the broker's time when everything is done that was due meanwhile."""
-    if unknown := call.body.keys() - CLOCK_FIELDS:
-        raise AdminError(BAD_REQUEST, f"The body has no field {', '.join(sorted(unknown))}, but by and only")
-    duration, only = call.body.get("by"), call.body.get("only")
-    if not isinstance(duration, str):
-        raise AdminError(BAD_REQUEST, "by must be a text such as 7d, 90m, 1h 30m, 30s, 500ms")
-    if only is not None and not (isinstance(only, list) and all(isinstance(part, str) for part in only)):
-        raise AdminError(BAD_REQUEST, "only must be a list of texts")
-    try:
-        await subject.in_loop(subject.parts.clock.advance(duration, only=only))
-    except RealClockError as error:
-        raise AdminError(CONFLICT, str(error)) from error
-    except ValueError as error:
-        raise AdminError(BAD_REQUEST, str(error)) from error
-    return await show_clock(subject, call)
-
-
 async def reset(subject: Subject, _call: Call) -> Json:
     """Remove all rules of faults, topics, groups, transactions and dynamic settings, and forget the requests."""
     parts = subject.parts
@@ -118,27 +83,6 @@ async def list_requests(subject: Subject, call: Call) -> Json:
     return {"count": len(found), "requests": [of_request(one) for one in found[len(found) - min(limit, len(found)) :]]}
 
 
-async def list_topics(subject: Subject, _call: Call) -> Json:
-    """Return all topics with their partitions."""
-    return {"topics": [of_topic(one) for one in (await subject.carry_out(topics.topics())).values()]}
-
-
-async def list_groups(subject: Subject, _call: Call) -> Json:
-    """Return all groups with members, offsets and lag."""
-    return {"groups": [of_group(one) for one in (await subject.carry_out(groups.groups())).values()]}
-
-
-async def list_clients(subject: Subject, _call: Call) -> Json:
-    """Return what each client has used, the one that was seen last at the end."""
-    return {"clients": [one.as_data() for one in await subject.in_loop(subject.parts.clients.seen())]}
-
-
-async def list_transactions(subject: Subject, _call: Call) -> Json:
-    """Return all transactional ids with what is known of their last transactions."""
-    found = await subject.carry_out(groups.transactions())
-    return {"transactions": [of_transaction(one) for one in found.values()]}
-
-
 def _fits(request: SeenRequest, query: dict[str, str]) -> bool:
     """Return whether a request has what the parameters name, in which names may have wildcards."""
     named = {
@@ -159,7 +103,42 @@ def _fault(subject: Subject, call: Call) -> dict[str, Any]:
     return rule.as_data()
 
 
-def _state(reason: str | None) -> Json:
-    if reason is not None:
-        raise AdminError(UNAVAILABLE, reason)
-    return {"status": "ok"}
+_NO_RULE: Final = {404: "No rule has this name."}
+
+ROUTES: Final = (
+    Route("GET", "/v1/faults", list_faults, "The rules by which requests go wrong, with their counts."),
+    Route(
+        "POST",
+        "/v1/faults",
+        add_fault,
+        "Add a rule.",
+        body=RULE,
+        errors={400: "The rule cannot be.", 409: "Another rule has this name."},
+        status=CREATED,
+    ),
+    Route("DELETE", "/v1/faults", remove_faults, "Remove all rules, and return them."),
+    Route("GET", "/v1/faults/{name}", show_fault, "A rule with its counts.", errors=_NO_RULE),
+    Route("DELETE", "/v1/faults/{name}", remove_fault, "Remove a rule, and return it.", errors=_NO_RULE),
+    Route(
+        "POST",
+        "/v1/reset",
+        reset,
+        "Remove all rules, topics, groups, transactions and dynamic settings, and forget the requests.",
+        errors={409: "The broker is one of several, or its disk has failed."},
+    ),
+    Route(
+        "GET",
+        "/v1/requests",
+        list_requests,
+        "The last requests of clients that fit, oldest first, and how many fit.",
+        query={
+            "limit": f"At most this many, {REQUESTS} by default, {REQUESTS_MAX} at most.",
+            "api": "Requests of this API.",
+            "client_id": "Requests of clients with this id.",
+            "topic": "Requests that name this topic.",
+            "group": "Requests that name this group.",
+            "transactional_id": "Requests that name this transactional id.",
+        },
+        errors={400: "The limit is no number.", 409: "The broker keeps no requests."},
+    ),
+)

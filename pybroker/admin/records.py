@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pybroker.admin.fetched import fetched
 from pybroker.admin.steps import Ask, Patience, check
 from pybroker.admin.topics import EARLIEST, LATEST, cluster, leaders_of, offsets_of
 from pybroker.clock import SystemClock
 from pybroker.model import Offset
-from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pybroker.records import batch as format_2
-from pybroker.records.aborted import AbortedTransactions
 from pybroker.records.build import build_batch
 
 if TYPE_CHECKING:
@@ -70,13 +69,25 @@ def produce(
 
     Creates the topic, if the settings of the broker allow that. Raises KafkaError.
     """
-    found = yield from leaders_of(topic, may_create=True)
     now_ms = SystemClock().time_ms() if timestamp_ms is None else timestamp_ms
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     listed = tuple((name, _bytes(value)) for name, value in pairs)
     if not (values := tuple(values)):
         raise ValueError(f"a batch has at least one record: give produce a value for {topic}")
     records = [format_2.Record(Offset(number), now_ms, _bytes(key), _bytes(value), listed) for number, value in enumerate(values)]
+    return (yield from append(topic, partition, records, may_create=True))
+
+
+def partition_count(topic: str) -> Steps[int]:
+    """Return how many partitions a topic has. Raises KafkaError for an unknown topic."""
+    return len((yield from leaders_of(topic)).partitions)
+
+
+def append(topic: str, partition: int, records: Sequence[format_2.Record], *, may_create: bool = False) -> Steps[int]:
+    """Write one batch, whose records have the offsets from 0 on, acknowledged by all in-sync replicas; return the offset of the
+    first one. Raises KafkaError.
+    """
+    found = yield from leaders_of(topic, may_create=may_create)
     data = PartitionProduceData(index=partition, records=memoryview(build_batch(records)))
     request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=[data])])
     leaders = {one.partition_index: one.leader_id for one in found.partitions}
@@ -177,37 +188,23 @@ class _Reading:
                 return
 
     def _fetch(self, leader: int, partitions: list[int], wait_ms: int) -> Steps[None]:
-        asked = [
-            FetchPartition(partition=index, fetch_offset=self.positions[index], partition_max_bytes=FETCH_BYTES)
-            for index in partitions
-        ]
-        request = FetchRequest(
-            max_wait_ms=wait_ms,
-            min_bytes=1 if wait_ms else 0,
-            max_bytes=FETCH_BYTES,
-            isolation_level=int(self._committed),
-            topics=[FetchTopic(topic=self._topic, partitions=asked)],
+        found = yield from fetched(
+            self._topic,
+            leader,
+            partitions,
+            self.positions,
+            bytes_max=FETCH_BYTES,
+            wait_ms=wait_ms,
+            committed=self._committed,
         )
-        response = yield Ask(request, 11, leader)
-        check(response.error_code)
-        for topic in response.responses:
-            for one in topic.partitions:
-                check(one.error_code)
-                self._take(one)
-
-    def _take(self, data: Any) -> None:
-        index = data.partition_index
-        aborted = AbortedTransactions((one.producer_id, one.first_offset) for one in data.aborted_transactions or ())
-        records = self._records.setdefault(index, [])
-        for batch in format_2.batches(data.records or b""):
-            is_aborted = aborted.has(batch)
+        for index, batch, has_records in found:
             self.batches.append(batch)
-            if not batch.is_control and not is_aborted:
-                records += [
+            if has_records:
+                self._records.setdefault(index, []).extend(
                     Record(self._topic, index, record.offset, record.timestamp, record.key, record.value, record.headers)
                     for record in batch.records()
                     if record.offset >= self.positions[index]
-                ]
+                )
             self.positions[index] = batch.next_offset
 
 

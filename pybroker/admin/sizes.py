@@ -1,0 +1,28 @@
+"""How large partitions are on the disks of their leaders."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pybroker.admin.steps import Ask, check
+from pybroker.admin.topics import cluster
+from pybroker.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+
+if TYPE_CHECKING:
+    from pybroker.admin.steps import Steps
+
+
+def sizes() -> Steps[dict[tuple[str, int], int]]:
+    """Return the bytes of each partition that has a leader, by topic and partition."""
+    found = yield from cluster(None)
+    leaders = {(topic.name, one.partition_index): one.leader_id for topic in found.topics for one in topic.partitions}
+    result: dict[tuple[str, int], int] = {}
+    for node in sorted({leader for leader in leaders.values() if leader >= 0}):
+        response = yield Ask(DescribeLogDirsRequest(topics=None), 4, node)
+        check(response.error_code)
+        for directory in response.results:
+            for topic in directory.topics:
+                for one in topic.partitions:
+                    if not one.is_future_key and leaders.get((topic.name, one.partition_index)) == node:
+                        result[topic.name, one.partition_index] = one.partition_size
+    return result

@@ -1,0 +1,43 @@
+"""Shows transactions, and ends one that hangs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pybroker.admin import groups
+from pybroker.admin.calls import NOT_FOUND, AdminError
+from pybroker.admin.route import Route
+from pybroker.admin.shapes import of_transaction
+
+if TYPE_CHECKING:
+    from pybroker.admin.calls import Call, Json
+    from pybroker.admin.subject import Subject
+
+
+async def list_transactions(subject: Subject, _call: Call) -> Json:
+    """Return all transactional ids with what is known of their last transactions."""
+    found = await subject.carry_out(groups.transactions())
+    return {"transactions": [of_transaction(one) for one in found.values()]}
+
+
+async def abort_transaction(subject: Subject, call: Call) -> Json:
+    """Abort the open transaction of a transactional id, and shut its producer out."""
+    name = call.names["transactional_id"]
+    found = (await subject.carry_out(groups.transactions())).get(name)
+    if found is None:
+        raise AdminError(NOT_FOUND, f"There is no transactional id {name}")
+    await subject.carry_out(groups.fence(name, found.timeout_ms))
+    after = (await subject.carry_out(groups.transactions())).get(name, found)
+    return of_transaction(after)
+
+
+ROUTES: Final = (
+    Route("GET", "/v1/transactions", list_transactions, "All transactional ids with their last transactions."),
+    Route(
+        "POST",
+        "/v1/transactions/{transactional_id}/abort",
+        abort_transaction,
+        "Abort an open transaction, and shut its producer out, as a new producer with this id would.",
+        errors={404: "There is no such transactional id."},
+    ),
+)

@@ -1,0 +1,73 @@
+// Which view the address names, and how it is kept up to date.
+
+import { ApiError, get, setToken } from "./api.js";
+import { field, form, h, title } from "./parts.js";
+
+const VIEWS = [
+  ["", "Overview"], ["topics", "Topics"], ["groups", "Groups"], ["transactions", "Transactions"],
+  ["clients", "Clients"], ["requests", "Requests"], ["faults", "Faults"], ["clock", "Clock"],
+];
+const REFRESH_MS = 2000;
+const main = document.getElementById("main");
+const state = document.getElementById("state");
+let leave = () => {};
+
+// What a view gets: `live` calls a function now and every two seconds until the view is left.
+class Stay {
+  constructor(parts) {
+    this.parts = parts;
+    this.control = new AbortController();
+    this.signal = this.control.signal;
+  }
+
+  async live(act, everyMs = REFRESH_MS) {
+    while (!this.signal.aborted) {
+      if (!document.hidden) {
+        try {
+          await act();
+          seen();
+        } catch (error) {
+          if (this.signal.aborted || error.name === "AbortError") return;
+          if (error.status === 401) return askToken();
+          seen(error);
+          if (error instanceof ApiError && error.status >= 400 && error.status < 500) this.failed?.(error);
+        }
+      }
+      await new Promise((resolve) => setTimeout(resolve, everyMs));
+    }
+  }
+
+  get = (path) => get(path, this.signal);
+}
+
+function seen(error) {
+  state.textContent = error ? error.message : "";
+  state.classList.toggle("bad", Boolean(error));
+}
+
+function askToken() {
+  leave();
+  const input = h("input", { name: "token", type: "password", autocomplete: "off", required: true });
+  main.replaceChildren(title("This broker needs a token"),
+    form(({ token }) => { setToken(token); return show(); }, "Go on", field("The value of pybroker.admin.token", input)));
+  input.focus();
+}
+
+async function show() {
+  leave();
+  const parts = location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(decodeURIComponent);
+  const name = VIEWS.some(([view]) => view === (parts[0] ?? "")) ? parts[0] ?? "" : "";
+  document.getElementById("views").replaceChildren(...VIEWS.map(([view, text]) =>
+    h("a", { href: `#/${view}`, "aria-current": view === name ? "page" : undefined }, text)));
+  const file = name === "" ? "overview" : name === "topics" && parts[1] ? "topic" : name === "groups" && parts[1] ? "group" : name;
+  const stay = new Stay(parts.slice(1));
+  leave = () => stay.control.abort();
+  main.replaceChildren();
+  const view = await import(`./${file}.js`);
+  if (stay.signal.aborted) return;
+  document.title = [...parts.slice(0, 2).reverse(), "pybroker"].join(" - ");
+  view.show(main, stay);
+}
+
+addEventListener("hashchange", () => { show(); main.focus({ preventScroll: true }); scrollTo(0, 0); });
+show();

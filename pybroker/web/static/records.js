@@ -1,0 +1,189 @@
+// The records of a topic: found, followed, written, exported and imported.
+
+import { call, query } from "./api.js";
+import { button, check, choice, field, form, h, notice, Table } from "./parts.js";
+import { bytes, content as shown, number, pretty, time } from "./text.js";
+
+const PAGE = 100;
+const KEPT = 1000;
+const EXPORT_PAGE = 1000;
+const IMPORT_BYTES = 500_000;
+const WAIT_MS = 10_000;
+const PAUSE_MS = 500;
+
+export function showRecords(content, stay, name, path) {
+  let records = [];
+  let next;
+  let following = 0;
+  const table = new Table([
+    ["Time", (row) => time(row.timestamp_ms), "mono"], ["Partition", (row) => String(row.partition), "number"],
+    ["Offset", (row) => number(row.offset), "number"],
+    ["Key", (row) => h("pre", { class: row.key === null ? "value quiet" : "value" }, shown(row.key)), "bytes"],
+    ["Value", (row) => h("pre", { class: row.value === null ? "value quiet" : "value", tabindex: "0" }, pretty(row.value)), "bytes wide"],
+    ["Headers", (row) => h("pre", { class: "value" }, row.headers.map((one) => `${one.name}: ${shown(one.value)}`).join("\n")), "bytes"],
+    ["Size", (row) => bytes(row.size_bytes), "number"],
+    ["", (row) => button("Send again", () => writer.fill(row))],
+  ], { name: "records", empty: "There are no such records." });
+  const more = button("Show more", () => load({ next }));
+  const left = h("span", { class: "quiet" });
+  const draw = () => table.set(records, (row) => `${shown(row.key)} ${shown(row.value)} ${JSON.stringify(row.headers)}`);
+
+  async function load(asked) {
+    const found = await stay.get(`${path}/records${query({ limit: PAGE, ...chosen(), ...asked })}`);
+    records = asked.next ? records.concat(found.records).slice(-KEPT) : found.records;
+    next = found.next;
+    more.hidden = !found.left;
+    left.textContent = found.left ? `${number(found.left)} offsets are left` : "";
+    draw();
+    return found;
+  }
+
+  const partition = h("input", { name: "partition", type: "number", min: 0, placeholder: "all" });
+  const committed = check("Only committed transactions", { name: "committed", value: "true" });
+  const chosen = () => ({ partition: partition.value, committed: committed.firstChild.checked ? "true" : "" });
+  const from = choice({ name: "from" }, [["last", "the last ones"], ["start", "the first ones"], ["offset", "an offset"], ["time", "a time"]]);
+  const offset = field("Offset", h("input", { name: "offset", type: "number", min: 0, value: 0 }));
+  const moment = field("Time", h("input", { name: "time", type: "datetime-local", step: "0.001" }));
+  const adapt = () => { offset.hidden = from.value !== "offset"; moment.hidden = from.value !== "time"; };
+  from.addEventListener("change", adapt);
+  adapt();
+
+  const live = check("Follow new records", { onchange: () => (live.firstChild.checked ? follow() : (following += 1)) });
+
+  async function follow() {
+    const mine = (following += 1);
+    try {
+      let found = await load({ from: "end" });
+      while (mine === following && !stay.signal.aborted) {
+        found = await stay.get(`${path}/records${query({ limit: PAGE, ...chosen(), next: found.next, wait_ms: WAIT_MS })}`);
+        if (mine !== following) return;
+        if (found.records.length) {
+          records = found.records.reverse().concat(records).slice(0, KEPT);
+          draw();
+        } else await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+      }
+    } catch (error) {
+      live.firstChild.checked = false;
+      if (error.name !== "AbortError") notice(error.message, "bad");
+    }
+  }
+
+  const search = form(async (given) => {
+    following += 1;
+    live.firstChild.checked = false;
+    if (given.from === "offset") {
+      if (given.partition === "") throw new Error("An offset is one of a partition: name the partition, too");
+      await load({ offset: given.offset });
+    } else if (given.from === "time") {
+      if (!given.time) throw new Error("Choose a time");
+      await load({ timestamp_ms: new Date(given.time).getTime() });
+    } else await load({ from: given.from });
+  }, "Show", h("div", { class: "bar" }, field("Show", from), offset, moment, field("Partition", partition), committed));
+
+  const writer = writing(path, () => live.firstChild.checked || load({ from: "last" }));
+  content.append(search, h("div", { class: "bar" }, live), writer.element, moving(stay, name, path, chosen), table.element,
+    h("div", { class: "bar" }, more, left));
+  load({ from: "last" }).catch((error) => error.name === "AbortError" || stay.failed(error));
+}
+
+function writing(path, done) {
+  const area = (name) => h("textarea", { name });
+  const key = h("input", { name: "key" });
+  const value = area("value");
+  const headers = area("headers");
+  const isNull = check("Without a value (a tombstone)", { name: "tombstone" });
+  const partition = h("input", { name: "partition", type: "number", min: 0, placeholder: "by the key" });
+  let kept = {};
+  const made = form(async (given) => {
+    const record = { key: kept.key ?? (given.key === "" ? null : given.key), value: kept.value ?? given.value, headers: kept.headers ?? headersOf(given.headers) };
+    if (given.tombstone) record.value = null;
+    if (given.partition !== "") record.partition = Number(given.partition);
+    const { records: [at] } = await call("POST", `${path}/records`, { records: [record] });
+    notice(`Written to partition ${at.partition} at offset ${at.offset}`);
+    await done();
+  }, "Write", h("div", { class: "grid" }, field("Key", key), field("Partition", partition)), field("Value", value),
+    field("Headers, one NAME: VALUE in a line", headers), isNull);
+  for (const [input, name] of [[key, "key"], [value, "value"], [headers, "headers"]]) input.addEventListener("input", () => delete kept[name]);
+  const element = h("details", {}, h("summary", {}, "Write a record"), h("fieldset", {}, h("legend", {}, "New record"), made));
+  // What is not text stays as it is, unless it is edited.
+  function fill(row) {
+    element.open = true;
+    kept = {};
+    for (const [name, input] of [["key", key], ["value", value]]) {
+      if (row[name] !== null && typeof row[name] === "object") kept[name] = row[name];
+      input.value = row[name] === null ? "" : shown(row[name]);
+    }
+    if (row.headers.some((one) => typeof one.value !== "string")) kept.headers = row.headers;
+    headers.value = row.headers.map((one) => `${one.name}: ${shown(one.value)}`).join("\n");
+    isNull.firstChild.checked = row.value === null;
+    partition.value = row.partition;
+    value.focus();
+    element.scrollIntoView({ block: "center" });
+  }
+  return { element, fill };
+}
+
+function headersOf(text) {
+  return text.split("\n").filter((line) => line.trim()).map((line) => {
+    const at = line.indexOf(":");
+    if (at < 1) throw new Error(`${line}: it must be NAME: VALUE`);
+    return { name: line.slice(0, at).trim(), value: line.slice(at + 1).trim() };
+  });
+}
+
+function moving(stay, name, path, chosen) {
+  const progress = h("progress", { hidden: true, "aria-label": "Progress", max: 1, value: 0 });
+  const step = (value) => { progress.hidden = value >= 1; progress.value = value; };
+  const file = h("input", { type: "file", accept: ".jsonl,.json,.ndjson", "aria-label": "File to import" });
+
+  async function exportAll() {
+    const lines = [];
+    let found = await stay.get(`${path}/records${query({ ...chosen(), from: "start", limit: EXPORT_PAGE, bytes: 16 << 20 })}`);
+    const all = found.left + found.records.length || 1;
+    for (;;) {
+      for (const one of found.records) lines.push(`${JSON.stringify(one)}\n`);
+      if (!found.left) break;
+      step(1 - found.left / all);
+      found = await stay.get(`${path}/records${query({ ...chosen(), next: found.next, limit: EXPORT_PAGE, bytes: 16 << 20 })}`);
+    }
+    step(1);
+    const place = URL.createObjectURL(new Blob(lines, { type: "application/x-ndjson" }));
+    h("a", { href: place, download: `${name}.jsonl` }).click();
+    URL.revokeObjectURL(place);
+    notice(`${number(lines.length)} records are exported`);
+  }
+
+  async function importAll() {
+    if (!file.files[0]) throw new Error("Choose a file first, with one record of JSON in each line");
+    const lines = (await file.files[0].text()).split("\n");
+    let some = [];
+    let size = 0;
+    let count = 0;
+    const send = async () => {
+      if (some.length) await call("POST", `${path}/records`, { records: some });
+      count += some.length;
+      some = [];
+      size = 0;
+    };
+    for (const [at, line] of lines.entries()) {
+      if (!line.trim()) continue;
+      let given;
+      try {
+        given = JSON.parse(line);
+      } catch {
+        throw new Error(`Line ${at + 1} is not JSON; ${count} records before it are written`);
+      }
+      const { key = null, value = null, headers = [], timestamp_ms, partition } = given;
+      if (size + line.length > IMPORT_BYTES) await send();
+      some.push({ key, value, headers, timestamp_ms, partition });
+      size += line.length;
+      step(at / lines.length);
+    }
+    await send();
+    step(1);
+    notice(`${number(count)} records are imported`);
+  }
+
+  return h("details", {}, h("summary", {}, "Export and import"), h("fieldset", {}, h("legend", {}, "Records as JSON, one in each line"),
+    h("div", { class: "bar" }, button("Export", exportAll), file, button("Import", importAll)), progress));
+}
