@@ -8,6 +8,7 @@ import json
 from email.message import Message
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 TIMEOUT_S = 60
 
@@ -43,6 +44,12 @@ class Api:
         finally:
             connection.close()
         return Reply(response.status, json.loads(text) if text else None, response.headers)
+
+    def text(self, path: str) -> bytes:
+        """Return the body of a response that is not JSON."""
+        with urlopen(f"{self.url}{path}", timeout=TIMEOUT_S) as response:
+            body: bytes = response.read()
+            return body
 
     async def of_loop(self, *arguments: Any, **options: Any) -> Reply:
         """Send a request while the loop of the test serves it."""

@@ -10,9 +10,10 @@ import pytest
 
 from pybroker.admin.guards import BODY_BYTES_MAX
 from pybroker.admin.inner import Inner
-from pybroker.admin.routes import ROUTES, Route
+from pybroker.admin.route import Route
+from pybroker.admin.routes import ROUTES
 from pybroker.admin.server import AdminServer
-from pybroker.admin.subject import Parts, Subject
+from pybroker.admin.subject import BrokerState, Parts, Subject
 from pybroker.api.seen_clients import SeenClient
 from pybroker.faults.faults import Faults
 from pybroker.model import BrokerId
@@ -32,6 +33,10 @@ class NoClients:
     def clear(self) -> None: ...
 
 
+async def no_state() -> BrokerState:
+    return BrokerState((), 0, 0, 0, None, 0)
+
+
 @asynccontextmanager
 async def serving(
     token: str | None = None, *, is_open: bool = True, reason: str | None = None, has_failed: bool = False
@@ -49,6 +54,7 @@ async def serving(
             node_id=BrokerId(1),
             is_alone=True,
             clients=NoClients(),
+            state=no_state,
             has_failed_directory=lambda: has_failed,
         )
         server.open(parts)
@@ -111,7 +117,7 @@ async def test_a_body_that_is_no_object_is_refused(data: bytes, status: int, tex
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("GET", "/", 404),
+        ("POST", "/", 404),
         ("GET", "/v1/", 404),
         ("GET", "/v1/faults/", 404),
         ("GET", "/v1/faults/a/b", 404),
