@@ -40,7 +40,7 @@ ifndef SEED
 SEED := $(shell date +%s)
 endif
 
-.PHONY: run test engine bring spark-classes check native unit pure conformance integration spark random sanitize containers image container-lock sbom audit environment wheel clean
+.PHONY: run test browser engine bring spark-classes check native unit pure conformance integration spark random sanitize containers image container-lock sbom audit environment wheel clean
 
 run: $(VENV)/.run  ## a broker on 127.0.0.1:9092, its data under ./data
 	$(BIN)/pybroker start --data-dir data
@@ -48,7 +48,7 @@ run: $(VENV)/.run  ## a broker on 127.0.0.1:9092, its data under ./data
 # The checks use one core, tests and downloads wait now and then, so these and the first tiers run beside each other. They need no
 # Spark, which is installed meanwhile.
 test: $(VENV)/.unit  ## all checks and all tests, stock clients and Spark included
-	$(MAKE) --no-print-directory -j 6 --output-sync=target WORKERS=2 engine spark-classes bring check unit pure
+	$(MAKE) --no-print-directory -j 6 --output-sync=target WORKERS=2 engine browser spark-classes bring check unit pure
 	$(SIDE_BY_SIDE) integration
 
 check: $(VENV)/.unit  ## style, types, layers
@@ -64,6 +64,10 @@ bring: $(VENV)/.unit  ## the downloads that the tests compare with, and archives
 engine:  ## podman and the base image, on Debian: without an engine, the tests run the Dockerfile's commands in folders
 	-testing/containers/install.sh engine
 	-$(PYTHON) -m testing.containers.image base
+
+browser: $(VENV)/.unit  ## Chromium, on Debian, and what drives it: without it, the tests of the page are skipped
+	-testing/browser/install.sh
+	$(BIN)/python -m pip install --quiet --group page
 
 spark-classes: $(VENV)/.test  ## an archive of Spark's classes: without it, the tests with Spark only take longer
 	-$(BIN)/python -m testing.process.class_archive

@@ -16,6 +16,7 @@ image         the files and the start command of the image, without a container 
 containers    the image and the compose file, with an engine; `make test` leaves them out
 spark         the jobs and the data source, on a real Spark
 conformance   our codec, settings, cleaner and files beside those of Apache Kafka and of other libraries
+page          the page in a real browser: every action, and for everyone
 testing_kit   the test kit: brokers that are processes, and the pytest plugin with stock clients
 turns_report  the longest turns of the brokers, at the end of a run
 """

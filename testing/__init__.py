@@ -3,6 +3,7 @@
 process      real processes: our broker, Apache Kafka, its tools, Java, Maven, environments of other clients
 hosts        network namespaces, forwarded ports, a small disk, a container without an engine
 containers   the engine, our images, compose
+browser      a real browser, for the page
 clients      stock clients, and members of groups as processes of their own
 hostile      attacks on a listener with logins and on one with TLS, and their judge
 wire         requests byte by byte, and encoders that share no code with the broker

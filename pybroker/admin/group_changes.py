@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 GROUP: Final = 0
 
 
-def new_offsets(topic: str, partition: int | None, to: int, *, is_time: bool) -> Steps[dict[int, int]]:
+def new_offsets(topic: str, partition: int | None, *, to: int, is_time: bool) -> Steps[dict[int, int]]:
     """Return what the offsets of a topic, or of a partition, become: `to` itself, but not outside of the log; EARLIEST or LATEST
     of each; or, if `is_time`, the first offset of a record that is not before `to` ms, the end if there is none.
 

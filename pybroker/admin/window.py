@@ -80,7 +80,7 @@ def window(
     return Window(taken, reached | _left(records, taken), starts, ends)
 
 
-def batches(topic: str, partition: int, offset: int, *, limit: int) -> Steps[list[BatchView]]:
+def batches(topic: str, partition: int, *, offset: int, limit: int) -> Steps[list[BatchView]]:
     """Return at most `limit` batches as they lie in the log, from the one with `offset` on. Raises KafkaError."""
     leaders = _leaders((yield from leaders_of(topic)), [partition])
     found = yield from fetched(topic, leaders[partition], [partition], {partition: offset}, bytes_max=FETCH_BYTES)

@@ -30,7 +30,8 @@ first_users          the users for SCRAM that a start adds
 logins               the gates of the listeners whose clients log in, and the login at other brokers
 token_expiry         removes expired delegation tokens
 bearer_keys          the keys that verify the tokens of clients
-http_listeners       the listeners over HTTP: metrics, and the API for tests
+http_listeners       the listeners over HTTP: metrics, and the page with its API
+state                what the broker has in work, as the page shows it
 listening            where the broker listens, and the TLS of its listeners
 lifecycle            what a command adds to the start and the stop
 ready_file           the file that a health check reads to find the broker

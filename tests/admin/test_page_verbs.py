@@ -15,7 +15,7 @@ from pybroker.client.murmur2 import partition_of
 from pybroker.testing import Broker
 from tests.admin.api import Api, Reply
 
-SETTINGS = {"pybroker.admin.listener": "http://127.0.0.1:0", "queued.max.request.bytes": 1 << 27}
+SETTINGS: dict[str, str | int] = {"pybroker.admin.listener": "http://127.0.0.1:0", "queued.max.request.bytes": 1 << 27}
 BYTES = {"base64": "/w=="}
 
 
@@ -141,7 +141,7 @@ async def test_what_cannot_be_is_refused(
 
 async def test_records_are_written_as_they_are_and_shown_so(broker: Broker, page: Page) -> None:
     await broker.create_topic("orders", 2)
-    given = [
+    given: list[dict[str, Any]] = [
         {"key": "a", "value": "x", "headers": [{"name": "h", "value": None}, {"name": "h", "value": BYTES}], "timestamp_ms": 1},
         {"key": BYTES, "value": None, "timestamp_ms": 2, "partition": 0},
         {"value": "ä", "timestamp_ms": 3, "partition": 0},

@@ -48,7 +48,7 @@ async def move_group(subject: Subject, call: Call) -> Json:
     if len(given) != 1:
         raise AdminError(BAD_REQUEST, "the body needs exactly one of to, offset and timestamp_ms")
     to = PLACES[body["to"]] if given == ["to"] else body[given[0]]
-    steps = group_changes.new_offsets(body["topic"], body.get("partition"), to, is_time=given == ["timestamp_ms"])
+    steps = group_changes.new_offsets(body["topic"], body.get("partition"), to=to, is_time=given == ["timestamp_ms"])
     offsets = await subject.carry_out(steps)
     if not body.get("dry_run", False):
         await subject.carry_out(group_changes.move_group(call.names["group"], body["topic"], offsets))

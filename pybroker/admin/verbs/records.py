@@ -50,7 +50,7 @@ async def list_records(subject: Subject, call: Call) -> Json:
     partition = call.number("partition", default=0, most=NUMBER_MAX) if "partition" in call.query else None
     steps = window.window(
         call.names["topic"],
-        _begin(call, limit, partition),
+        _begin(call, limit=limit, partition=partition),
         partition=partition,
         limit=limit,
         wait_ms=call.number("wait_ms", default=0, most=WAIT_MS_MAX),
@@ -69,7 +69,7 @@ async def list_batches(subject: Subject, call: Call) -> Json:
     partition = call.number("partition", default=0, most=NUMBER_MAX)
     offset = call.number("offset", default=0, most=NUMBER_MAX)
     limit = call.number("limit", default=LIMIT, most=LIMIT_MAX)
-    found = await subject.carry_out(window.batches(call.names["topic"], partition, offset, limit=limit))
+    found = await subject.carry_out(window.batches(call.names["topic"], partition, offset=offset, limit=limit))
     return {"batches": [of_batch(one) for one in found]}
 
 
@@ -96,7 +96,7 @@ async def write_records(subject: Subject, call: Call) -> Json:
     return {"records": [places[number] for number in range(len(given))]}
 
 
-def _begin(call: Call, limit: int, partition: int | None) -> window.From:
+def _begin(call: Call, *, limit: int, partition: int | None) -> window.From:
     """Return where the records begin. Raises AdminError."""
     chosen = [name for name in ("next", "offset", "timestamp_ms", "from") if name in call.query]
     if len(chosen) > 1:

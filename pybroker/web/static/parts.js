@@ -46,7 +46,13 @@ export function form(act, text, ...children) {
   return made;
 }
 
-export const field = (text, input) => h("label", {}, text, input);
+let fields = 0;
+
+export function field(text, input) {
+  input.id = `field-${(fields += 1)}`;
+  return h("div", { class: "field" }, h("label", { for: input.id }, text), input);
+}
+
 export const check = (text, attributes) => h("label", { class: "check" }, h("input", { type: "checkbox", ...attributes }), text);
 export const choice = (attributes, options) =>
   h("select", attributes, ...options.map(([value, text]) => h("option", { value }, text)));
@@ -87,7 +93,7 @@ export class Table {
     this.body = h("tbody");
     this.count = h("caption", {});
     this.input = h("input", { type: "search", placeholder: "Filter", "aria-label": `Filter ${name}`, oninput: () => this.draw() });
-    const heads = columns.map(([text, , kind]) => h("th", { scope: "col", class: kind }, text));
+    const heads = columns.map(([text, , kind]) => (text ? h("th", { scope: "col", class: kind }, text) : h("td")));
     this.table = h("table", { "aria-label": name }, this.count, h("thead", {}, h("tr", {}, ...heads)), this.body);
     this.element = h("div", {}, filter && h("div", { class: "bar" }, this.input),
       h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, this.table));

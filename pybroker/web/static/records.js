@@ -6,6 +6,7 @@ import { bytes, content as shown, number, pretty, time } from "./text.js";
 
 const PAGE = 100;
 const KEPT = 1000;
+const SHOWN = 300;
 const EXPORT_PAGE = 1000;
 const IMPORT_BYTES = 500_000;
 const WAIT_MS = 10_000;
@@ -19,10 +20,10 @@ export function showRecords(content, stay, name, path) {
     ["Time", (row) => time(row.timestamp_ms), "mono"], ["Partition", (row) => String(row.partition), "number"],
     ["Offset", (row) => number(row.offset), "number"],
     ["Key", (row) => h("pre", { class: row.key === null ? "value quiet" : "value" }, shown(row.key)), "bytes"],
-    ["Value", (row) => h("pre", { class: row.value === null ? "value quiet" : "value", tabindex: "0" }, pretty(row.value)), "bytes wide"],
-    ["Headers", (row) => h("pre", { class: "value" }, row.headers.map((one) => `${one.name}: ${shown(one.value)}`).join("\n")), "bytes"],
+    ["Value", (row) => h("pre", { class: row.value === null ? "value quiet" : "value" }, short(row.value)), "bytes wide"],
+    ["Headers", (row) => h("pre", { class: "value" }, row.headers.map((one) => `${one.name}: ${short(one.value)}`).join("\n")), "bytes"],
     ["Size", (row) => bytes(row.size_bytes), "number"],
-    ["", (row) => button("Send again", () => writer.fill(row))],
+    ["", (row) => button("Open", () => open(row))],
   ], { name: "records", empty: "There are no such records." });
   const more = button("Show more", () => load({ next }));
   const left = h("span", { class: "quiet" });
@@ -36,6 +37,22 @@ export function showRecords(content, stay, name, path) {
     left.textContent = found.left ? `${number(found.left)} offsets are left` : "";
     draw();
     return found;
+  }
+
+  // The whole record: the table has only the beginning of long ones.
+  async function open(row) {
+    const { records: [whole] } = await stay.get(`${path}/records${query({ partition: row.partition, offset: row.offset, limit: 1, bytes: 16 << 20 })}`);
+    if (whole?.offset !== row.offset) throw new Error("The record is not there any more");
+    const again = button("Send again", () => { box.close(); writer.fill(whole); });
+    const lines = whole.headers.map((one) => `${one.name}: ${shown(one.value)}`).join("\n");
+    const box = h("dialog", { class: "record", "aria-labelledby": "record" },
+      h("h2", { id: "record" }, `Partition ${whole.partition}, offset ${number(whole.offset)}`),
+      h("p", { class: "quiet" }, `${time(whole.timestamp_ms)}, ${bytes(whole.size_bytes)}`),
+      h("h3", {}, "Key"), h("pre", {}, pretty(whole.key)), h("h3", {}, "Value"), h("pre", {}, pretty(whole.value)),
+      lines && h("h3", {}, "Headers"), lines && h("pre", {}, lines), h("div", { class: "bar" }, again, button("Close", () => box.close())));
+    box.addEventListener("close", () => box.remove());
+    document.body.append(box);
+    box.showModal();
   }
 
   const partition = h("input", { name: "partition", type: "number", min: 0, placeholder: "all" });
@@ -84,6 +101,11 @@ export function showRecords(content, stay, name, path) {
   content.append(search, h("div", { class: "bar" }, live), writer.element, moving(stay, name, path, chosen), table.element,
     h("div", { class: "bar" }, more, left));
   load({ from: "last" }).catch((error) => error.name === "AbortError" || stay.failed(error));
+}
+
+function short(value) {
+  const text = shown(value);
+  return text.length > SHOWN ? `${text.slice(0, SHOWN)}...` : text;
 }
 
 function writing(path, done) {
