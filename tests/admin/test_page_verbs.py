@@ -11,7 +11,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from pybroker import __version__
-from pybroker.client.murmur2 import partition_of
+from pybroker.client.partitioner import partition_of
 from pybroker.testing import Broker
 from tests.admin.api import Api, Reply
 
