@@ -59,12 +59,13 @@ TEXT: Final = "text/plain; charset=utf-8"
 
 
 class Request(NamedTuple):
-    """A request. `path` has the query; `body` is None if it was longer than the server takes."""
+    """A request. `path` has the query; `body` is None if it was longer than the server takes; `host` is its client's address."""
 
     method: str
     path: str
     headers: Mapping[str, str]
     body: bytes | None
+    host: str = ""
 
 
 class Response(NamedTuple):
@@ -177,6 +178,14 @@ async def is_alive(loop: asyncio.AbstractEventLoop) -> bool:
         if beats:
             return True
     return False
+
+
+def _peer_host(connection: HTTP1ServerConnection) -> str:
+    """Return the address of a client; empty if it has gone."""
+    try:
+        return str(connection.stream.socket.getpeername()[0])
+    except (OSError, AttributeError):
+        return ""
 
 
 class _Connections(HTTPServerConnectionDelegate):
@@ -317,7 +326,8 @@ class _Receiver(HTTPMessageDelegate):
     async def _respond(self) -> None:
         assert self._start_line is not None
         method, body = self._start_line.method, None if self._body is None else bytes(self._body)
-        response = await self._server.respond(Request(method, self._start_line.path, self._headers, body))
+        request = Request(method, self._start_line.path, self._headers, body, _peer_host(self._server_connection))
+        response = await self._server.respond(request)
         headers = HTTPHeaders({"Content-Type": response.content_type, **dict(response.headers)})
         sent = response.body
         if response.gzip is not None and self._takes_gzip:

@@ -369,10 +369,10 @@ def test_a_token_is_asked_for_once(context: BrowserContext, tmp_path: Path) -> N
         page = context.new_page()
         page.goto(f"{broker.admin_url}/#/topics")
         for token in ("wrong", "secret"):
-            page.get_by_label("The value of pybroker.admin.token").fill(token)
+            page.get_by_label("Password, or the token").fill(token)
             page.get_by_role("button", name="Go on").click()
             if token == "wrong":
-                expect(page.get_by_label("The value of pybroker.admin.token")).to_have_value("")
+                expect(page.get_by_label("Password, or the token")).to_have_value("")
         page.get_by_text("There is no topic yet.").wait_for()
         page.reload()
         page.get_by_text("There is no topic yet.").wait_for()

@@ -20,8 +20,8 @@ _TYPES: Final = {"str": "string", "int": "integer", "float": "number", "bool": "
 
 COMMON: Final = {
     400: "The path has a parameter that this request does not have.",
-    401: "The request has no token, or a wrong one.",
-    403: "The Host or the Origin of the request is that of another site.",
+    401: "The request has no token and no user of the broker, or a wrong one.",
+    403: "The Host or the Origin of the request is that of another site, or no ACL allows this to the user.",
     413: "The body is longer than 1 MB.",
     415: "The body is not application/json.",
     503: "The broker does not serve clients yet, or does not any more.",
@@ -77,9 +77,9 @@ def document_of(routes: Iterable[Route]) -> Json:
         "paths": paths,
         "components": {
             "schemas": {"Error": ERROR},
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}, "user": {"type": "http", "scheme": "basic"}},
         },
-        "security": [{}, {"token": []}],
+        "security": [{}, {"token": []}, {"user": []}],
     }
 
 

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Final
 from pybroker.admin.calls import FORBIDDEN, AdminError
 from pybroker.config.http_listeners import LOCALHOST, SCHEME, SECURE_SCHEME, is_loopback
 from pybroker.http_server import CHALLENGE, UNAUTHORIZED, carries
+from pybroker.security.acl.authorizer import OPERATOR
 
 if TYPE_CHECKING:
+    from pybroker.admin.logins import Logins
     from pybroker.http_server import Request
 
 BODY_TOO_LONG: Final = 413
@@ -27,16 +29,13 @@ BODY_BYTES_MAX: Final = 1 << 20
 class Guards:
     """The rules that each request to a listener must keep."""
 
-    def __init__(self, host: str, token: str | None, *, is_tls: bool = False) -> None:
-        """`host` is where the listener listens."""
-        self._token, self._scheme = token, SECURE_SCHEME if is_tls else SCHEME
+    def __init__(self, host: str, token: str | None, logins: Logins | None = None, *, is_tls: bool = False) -> None:
+        """`host` is where the listener listens; `logins` are the users of a broker whose clients log in."""
+        self._token, self._logins, self._scheme = token, logins, SECURE_SCHEME if is_tls else SCHEME
         self._is_local = is_loopback(host)
 
-    def check(self, request: Request, *, is_public: bool = False) -> None:
-        """Raise AdminError for a request that is refused. What is public needs no token."""
-        if not is_public and not carries(request.headers, self._token):
-            text = "The request needs the token of pybroker.admin.token, as Authorization: Bearer TOKEN"
-            raise AdminError(UNAUTHORIZED, text, CHALLENGE)
+    def check(self, request: Request) -> None:
+        """Raise AdminError for a request that is refused, whoever it comes from."""
         host = request.headers.get("Host", "")
         if self._is_local and not _is_address(host):
             raise AdminError(FORBIDDEN, f"Host: {host}: it must be the address of the listener, or {LOCALHOST}")
@@ -48,6 +47,26 @@ class Guards:
         kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if request.body and kind != JSON_TYPE:
             raise AdminError(BODY_NOT_JSON, f"Content-Type: {kind}: the body must be {JSON_TYPE}")
+
+    @property
+    def has_logins(self) -> bool:
+        """Whether the clients of the broker log in."""
+        return self._logins is not None
+
+    def principal_of(self, request: Request) -> str:
+        """Return who a request comes from. Raises AdminError for one that has to prove it, and does not."""
+        if self._logins is None:
+            if carries(request.headers, self._token):
+                return OPERATOR
+            text = "The request needs the token of pybroker.admin.token, as Authorization: Bearer TOKEN"
+            raise AdminError(UNAUTHORIZED, text, CHALLENGE)
+        if self._token is not None and carries(request.headers, self._token):
+            return OPERATOR
+        principal = self._logins.principal_of(request.headers.get("Authorization", ""))
+        if principal is None:
+            text = "The request needs a user of the broker, as Authorization: Basic, or the token of pybroker.admin.token"
+            raise AdminError(UNAUTHORIZED, text, CHALLENGE)
+        return principal
 
 
 def _is_address(host: str) -> bool:

@@ -24,18 +24,19 @@ _SIZE: Final = 4
 
 
 class Inner:
-    """A connection to a broker from inside of it."""
+    """A way to a broker from inside of it: each request has a connection of its own."""
 
     def __init__(self, handler: RequestHandler, bound: Sequence[BoundListener]) -> None:
         """`bound` is where the broker listens; responses name the first address."""
-        host, port = bound[0].host, bound[0].port
         self._handler = handler
-        self._connection = ConnectionContext(connection_id=0, peer_host=host, local_host=host, local_port=port)
-        self._connection.principal = OPERATOR
+        self._address = bound[0].host, bound[0].port
 
-    async def handle(self, frame: memoryview) -> bytes:
+    async def handle(self, frame: memoryview, principal: str = OPERATOR, peer_host: str = "") -> bytes:
         """Return the response to a request, in the broker's loop."""
-        sent = self._handler(self._connection, frame)
+        host, port = self._address
+        connection = ConnectionContext(connection_id=0, peer_host=peer_host or host, local_host=host, local_port=port)
+        connection.principal = principal
+        sent = self._handler(connection, frame)
         encoded = await sent if isinstance(sent, asyncio.Future) else sent
         assert encoded is not None, "each request of these has a response"
         return collected(encoded)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from pybroker.admin.calls import Call, Json
     from pybroker.admin.subject import Subject
+    from pybroker.security.acl.binding import AclOperation
 
 CREATED: Final = 201
 
@@ -22,6 +23,7 @@ class Route(NamedTuple):
         body: the schema of the JSON object that must be sent; None if none is.
         query: the parameters behind the path, each with what it is.
         errors: the statuses of errors of its own, each with what it means.
+        needs: what a user must be allowed to do with the cluster; None if the requests of the verb are checked themselves.
     """
 
     method: str
@@ -32,3 +34,4 @@ class Route(NamedTuple):
     query: dict[str, str] = {}  # noqa: RUF012  never changed
     errors: dict[int, str] = {}  # noqa: RUF012
     status: int = 200
+    needs: AclOperation | None = None

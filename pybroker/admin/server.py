@@ -16,11 +16,14 @@ from pybroker.admin.guards import BODY_BYTES_MAX, JSON_TYPE, Guards
 from pybroker.admin.routes import route_of
 from pybroker.http_server import Bounds, HttpServer, Response
 from pybroker.protocol.error_codes import KafkaError
+from pybroker.security.acl.binding import AclOperation
+from pybroker.security.principal import ANONYMOUS
 from pybroker.web import asset_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pybroker.admin.logins import Logins
     from pybroker.admin.subject import Parts, Subject
     from pybroker.http_server import Context, Request
     from pybroker.metrics.http_server import MetricsPages
@@ -32,6 +35,8 @@ CONNECTION_S: Final = 600.0
 READ_BYTES_MAX: Final = 64 << 20
 """A body that is too long is read up to this length, so that the client gets the response."""
 METRICS: Final = "/metrics"
+PROBES: Final = ("/livez", "/readyz")
+"""Open to everyone where clients log in, as a health check does not."""
 READS: Final = ("GET", "HEAD")
 ASSET_HEADERS: Final = (
     ("Cache-Control", "no-cache"),
@@ -46,14 +51,20 @@ HEADERS: Final = (("Cache-Control", "no-store"), ("X-Content-Type-Options", "nos
 class AdminServer:
     """The listener of one broker. `start` and `stop` are called once each, from the broker's event loop."""
 
-    def __init__(self, subject: Subject, token: str | None, make_metrics: Callable[[], MetricsPages] | None = None) -> None:
-        """`make_metrics` is called when the page of metrics is asked for first, in the server's thread."""
-        self._subject, self._token, self._make_metrics = subject, token, make_metrics
+    def __init__(
+        self,
+        subject: Subject,
+        token: str | None,
+        logins: Logins | None = None,
+        make_metrics: Callable[[], MetricsPages] | None = None,
+    ) -> None:
+        """`logins` are the users, if clients log in. `make_metrics` is called in the server's thread, for the first page."""
+        self._subject, self._token, self._logins, self._make_metrics = subject, token, logins, make_metrics
         self._server = HttpServer("pybroker.admin.listener", "admin", Bounds(CONNECTION_S, BODY_BYTES_MAX, READ_BYTES_MAX))
 
     def start(self, host: str, port: int, context: Context | None = None) -> int:
         """Listen, and return the port, which is the given one unless that is 0. Raises OSError that names the address."""
-        guards = Guards(host, self._token, is_tls=context is not None)
+        guards = Guards(host, self._token, self._logins, is_tls=context is not None)
         return self._server.start(host, port, lambda: _Responder(guards, self._subject, self._make_metrics), context)
 
     def open(self, parts: Parts) -> None:
@@ -76,16 +87,19 @@ class _Responder:
         """Return the response."""
         path = request.path.partition("?")[0]
         try:
-            if request.method in READS and (asset := asset_of(path)) is not None:
-                self._guards.check(request, is_public=True)
-                return Response(200, asset.data, asset.content_type, headers=ASSET_HEADERS)
             self._guards.check(request)
+            if request.method in READS and (asset := asset_of(path)) is not None:
+                return Response(200, asset.data, asset.content_type, headers=ASSET_HEADERS)
+            subject = self._subject.of(self._principal_of(request, path), request.host)
             if path == METRICS and request.method in READS and self._make_metrics is not None:
+                await subject.require(AclOperation.DESCRIBE)
                 self._metrics = self._metrics or self._make_metrics()
                 return await self._metrics.response()
             route, names, query = route_of(request.method, request.path)
+            if route.needs is not None:
+                await subject.require(route.needs)
             call = Call(names, query, {} if route.body is None else _body(request.body or b""))
-            return _response(route.status, await route.verb(self._subject, call))
+            return _response(route.status, await route.verb(subject, call))
         except AdminError as error:
             return _response(error.status, {"error": str(error)}, error.headers)
         except KafkaError as error:
@@ -93,6 +107,14 @@ class _Responder:
         except Exception:
             logger.exception("The request %s %s cannot be carried out because of a bug", request.method, request.path)
             return _response(500, {"error": "The broker has a bug, of which its log has the trace"})
+
+    def _principal_of(self, request: Request, path: str) -> str:
+        """Return who a request comes from. Raises AdminError."""
+        if self._guards.has_logins:
+            if path in PROBES:
+                return ANONYMOUS
+            _ = self._subject.parts  # the users are known when the broker serves
+        return self._guards.principal_of(request)
 
     def stop(self) -> None:
         """Drop the page of metrics in work; the tasks end with the loop."""

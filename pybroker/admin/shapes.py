@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from pybroker.records.batch import BatchView
 
 
-def of_topic(topic: Topic, sizes: Mapping[tuple[str, int], int]) -> Json:
-    """Return a topic with its partitions."""
+def of_topic(topic: Topic, sizes: Mapping[tuple[str, int], int] | None) -> Json:
+    """Return a topic with its partitions. Without `sizes`, these are null."""
     return {
         "name": topic.name,
         "topic_id": topic_id_text(TopicId(topic.topic_id)),
         "is_internal": topic.is_internal,
         "record_count": topic.record_count,
-        "size_bytes": sum(sizes.get((topic.name, one.index), 0) for one in topic.partitions),
+        "size_bytes": None if sizes is None else sum(sizes.get((topic.name, one.index), 0) for one in topic.partitions),
         "partitions": [
             {
                 "index": one.index,
                 "start": one.start,
                 "end": one.end,
                 "stable": one.stable,
-                "size_bytes": sizes.get((topic.name, one.index), 0),
+                "size_bytes": None if sizes is None else sizes.get((topic.name, one.index), 0),
                 "leader": one.leader,
                 "replicas": one.replicas,
                 "isr": one.isr,

@@ -6,19 +6,22 @@ from typing import TYPE_CHECKING
 
 from pybroker.admin.steps import Ask, check
 from pybroker.admin.topics import cluster
+from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 
 if TYPE_CHECKING:
     from pybroker.admin.steps import Steps
 
 
-def sizes() -> Steps[dict[tuple[str, int], int]]:
-    """Return the bytes of each partition that has a leader, by topic and partition."""
+def sizes() -> Steps[dict[tuple[str, int], int] | None]:
+    """Return the bytes of each partition that has a leader, by topic and partition; None for a user who may not know."""
     found = yield from cluster(None)
     leaders = {(topic.name, one.partition_index): one.leader_id for topic in found.topics for one in topic.partitions}
     result: dict[tuple[str, int], int] = {}
     for node in sorted({leader for leader in leaders.values() if leader >= 0}):
         response = yield Ask(DescribeLogDirsRequest(topics=None), 4, node)
+        if response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            return None
         check(response.error_code)
         for directory in response.results:
             for topic in directory.topics:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from pybroker.admin.calls import UNAVAILABLE, AdminError
@@ -16,7 +16,9 @@ from pybroker.client.errors import ClientError
 from pybroker.client.frames import Frames
 from pybroker.faults.trail import OWN
 from pybroker.network.limits import host_and_port
+from pybroker.protocol.error_codes import ErrorCode, KafkaError
 from pybroker.protocol.messages.metadata import MetadataRequest
+from pybroker.security.acl.authorizer import OPERATOR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from pybroker.faults.faults import Faults
     from pybroker.faults.trail import Trail
     from pybroker.model import BrokerId
+    from pybroker.security.acl.binding import AclOperation
     from pybroker.times.clock import BrokerClock
 
 Result = TypeVar("Result")
@@ -87,6 +90,7 @@ class Parts:
         inner: takes requests of no client, in the broker's loop.
         is_alone: whether the broker is a cluster by itself.
         clients: the clients that have sent requests, which belong to the loop.
+        may: returns whether a principal from a host may do an operation on the cluster; it runs in the loop.
         state: returns what the broker has in work; it runs in the loop.
         has_failed_directory: returns whether a log directory is offline, which it remains until the next start.
     """
@@ -99,6 +103,7 @@ class Parts:
     is_alone: bool
     clients: SeenClients
     has_failed_directory: Callable[[], bool]
+    may: Callable[[str, str, AclOperation], Coroutine[Any, Any, bool]]
     state: Callable[[], Coroutine[Any, Any, BrokerState]]
 
 
@@ -110,11 +115,14 @@ class Subject:
         loop: the broker's event loop.
         why_not_ready: returns None when the broker is ready; it only looks at plain attributes.
         serving: set when the broker serves clients.
+        principal, host: who it is that looks, or changes something, and from where, for ACLs.
     """
 
     loop: asyncio.AbstractEventLoop
     why_not_ready: Callable[[], str | None]
     serving: Parts | None = None
+    principal: str = OPERATOR
+    host: str = ""
 
     @property
     def parts(self) -> Parts:
@@ -122,6 +130,15 @@ class Subject:
         if self.serving is None:
             raise AdminError(UNAVAILABLE, f"The broker is not ready: {self.why_not_ready() or 'it stops'}")
         return self.serving
+
+    def of(self, principal: str, host: str) -> Subject:
+        """Return the same broker as someone else may touch it."""
+        return replace(self, principal=principal, host=host)
+
+    async def require(self, operation: AclOperation) -> None:
+        """Raise KafkaError if the principal may not do an operation on the cluster."""
+        if self.principal != OPERATOR and not await self.in_loop(self.parts.may(self.principal, self.host, operation)):
+            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{self.principal} has no {operation.name} on the cluster")
 
     async def in_loop(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run `work` in the broker's loop, and return its result."""
@@ -137,7 +154,9 @@ class Subject:
     async def _ask(self, ask: Ask) -> Any:
         parts = self.parts
         if ask.node in (None, CONTROLLER, parts.node_id):
-            return response_of(ask, await self.in_loop(parts.inner.handle(frame_of(ask))))
+            return response_of(ask, await self.in_loop(parts.inner.handle(frame_of(ask), self.principal, self.host)))
+        if self.principal != OPERATOR:
+            raise AdminError(UNAVAILABLE, f"The broker {ask.node} knows this: log in at its own page, or use the token")
         cluster = await self._ask(Ask(MetadataRequest(topics=[]), 9))
         address = next(((one.host, one.port) for one in cluster.brokers if one.node_id == ask.node), None)
         if address is None:

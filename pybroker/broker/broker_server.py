@@ -145,7 +145,7 @@ class BrokerServer:
             self.faults, self.trail = self.faults or faults_of(self.config), self.trail or trail_of(self.config)
             self._login = login_of(self.config)
             self._offers = await offers_of(self.config, lambda: self.controller.image, self.clock, self._held)
-            self._http.start(self.config, self.metrics, self.lifecycle, self._http_listeners)
+            self._http.start(self.config, self.metrics, self.lifecycle, self._http_listeners, self._offers)
             return await self._open(sockets)
         except BaseException:
             self._http.stop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from pybroker.config.http_listeners import ADMIN_NAME, METRICS_NAME
@@ -13,10 +14,12 @@ from pybroker.model import BrokerId
 from pybroker.network.limits import host_and_port
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from ssl import SSLContext
 
+    from pybroker.admin.logins import Logins
     from pybroker.admin.server import AdminServer
+    from pybroker.api.context import Services
     from pybroker.api.dispatch import Dispatcher
     from pybroker.broker.kept_clients import KeptClients
     from pybroker.broker.lifecycle import Lifecycle
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from pybroker.metrics.http_server import MetricsPages, MetricsServer
     from pybroker.network.limits import BoundListener, Listener
     from pybroker.network.server import SocketServer
+    from pybroker.security.acl.binding import AclOperation
+    from pybroker.security.sasl.login import Offer
     from pybroker.security.tls.listener import ListenerTls
     from pybroker.times.times import Times
 
@@ -55,6 +60,7 @@ class Served(Protocol):
     log_manager: LogManager
     server: SocketServer
     config: BrokerConfig
+    services: Services
 
     @property
     def membership(self) -> Membership:
@@ -70,9 +76,19 @@ class HttpListeners:
         self._metrics: MetricsServer | None = None
         self._admin: AdminServer | None = None
 
-    def start(self, config: BrokerConfig, metrics: BrokerMetrics, lifecycle: Lifecycle, secured: Sequence[Listener] = ()) -> None:
-        """Listen where the settings name an address; `secured` have TLS. Raises OSError that names the setting."""
-        self._node_id = config.node_id
+    def start(
+        self,
+        config: BrokerConfig,
+        metrics: BrokerMetrics,
+        lifecycle: Lifecycle,
+        secured: Sequence[Listener] = (),
+        offers: Mapping[str, Offer] = MappingProxyType({}),
+    ) -> None:
+        """Listen where the settings name an address; `secured` have TLS, `offers` are of those where clients log in.
+
+        Raises OSError that names the setting.
+        """
+        self._node_id, self._offers = config.node_id, offers
         contexts = {one.name: partial(_context, one.tls) for one in secured if one.tls is not None}
         if (address := config.metrics_address) is not None:
             self._start_metrics(config, metrics, lifecycle, address, contexts.get(METRICS_NAME))
@@ -97,6 +113,7 @@ class HttpListeners:
             node_id=self._node_id,
             is_alone=broker.membership.is_alone,
             clients=broker.kept_clients,
+            may=partial(_may, broker.services),
             state=lambda: state_of(broker.server, broker.config, bound),
             has_failed_directory=lambda: broker.log_manager.has_failed_directory,
         )
@@ -135,7 +152,8 @@ class HttpListeners:
         from pybroker.admin.subject import Subject  # noqa: PLC0415
 
         subject = Subject(loop=asyncio.get_running_loop(), why_not_ready=lambda: lifecycle.why_not_ready)
-        self._admin = AdminServer(subject, config.pybroker_admin_token, lambda: _pages(config, metrics))
+        logins = _logins(self._offers) if self._offers or config.authorizer_class_name else None
+        self._admin = AdminServer(subject, config.pybroker_admin_token, logins, lambda: _pages(config, metrics))
         lifecycle.admin_url = _url(address, self._admin.start(address.host, address.port, context))
         logger.info("A page for people at %s/, its API at %s/v1/openapi.json", lifecycle.admin_url, lifecycle.admin_url)
 
@@ -147,6 +165,20 @@ def _url(address: HttpAddress, port: int) -> str:
 def _context(tls: ListenerTls) -> SSLContext:
     """Return the context of the next connection, from whatever thread."""
     return tls.context
+
+
+def _logins(offers: Mapping[str, Offer]) -> Logins:
+    from pybroker.admin.logins import Logins  # noqa: PLC0415  only where clients log in
+
+    return Logins(offers.values())
+
+
+async def _may(services: Services, principal: str, host: str, operation: AclOperation) -> bool:
+    """Return whether a principal may do an operation on the cluster. Runs in the broker's loop."""
+    from pybroker.security.acl.binding import CLUSTER_NAME, ResourceType  # noqa: PLC0415  as above
+
+    authorizer = services.authorizer
+    return authorizer is None or authorizer.allows(principal, host, operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def _pages(config: BrokerConfig, metrics: BrokerMetrics) -> MetricsPages:

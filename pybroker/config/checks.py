@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pybroker.config.environment import PREFIX
+from pybroker.config.listeners import has_logins
 from pybroker.config.setting import ConfigError
 
 if TYPE_CHECKING:
@@ -23,6 +24,10 @@ def check_together(config: BrokerConfig) -> None:
     ):
         reason = "needs controller.quorum.voters: set it, or leave process.roles out for a broker that is a cluster by itself"
         raise ConfigError("process.roles", ",".join(config.process_roles), reason)
+    has_users = any(has_logins(one.security_protocol) for one in config.endpoints)
+    if config.admin_address is not None and config.authorizer_class_name and not has_users and not config.pybroker_admin_token:
+        reason = "needs pybroker.admin.token: with authorizer.class.name, and no listener where users log in, nobody could use it"
+        raise ConfigError("pybroker.admin.listener", config.pybroker_admin_listener, reason)
     if not config.log_dirs or not all(config.log_dirs):
         raise ConfigError("log.dirs", ",".join(config.log_dirs), "has an empty entry: name a directory between the commas")
     if len({*config.log_dirs}) != len(config.log_dirs):

@@ -18,6 +18,7 @@ from pybroker.api.seen_clients import SeenClient
 from pybroker.faults.faults import Faults
 from pybroker.model import BrokerId
 from pybroker.network.limits import BoundListener
+from pybroker.security.acl.binding import AclOperation
 from pybroker.times.clock import BrokerClock
 from tests.admin.api import Api
 
@@ -31,6 +32,10 @@ class NoClients:
         return []
 
     def clear(self) -> None: ...
+
+
+async def everything(_principal: str, _host: str, _operation: AclOperation) -> bool:
+    return True
 
 
 async def no_state() -> BrokerState:
@@ -54,6 +59,7 @@ async def serving(
             node_id=BrokerId(1),
             is_alone=True,
             clients=NoClients(),
+            may=everything,
             state=no_state,
             has_failed_directory=lambda: has_failed,
         )

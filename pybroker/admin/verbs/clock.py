@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from pybroker.admin.calls import BAD_REQUEST, CONFLICT, AdminError
 from pybroker.admin.document import ADVANCE
 from pybroker.admin.route import Route
+from pybroker.security.acl.binding import AclOperation
 from pybroker.times.clock import RealClockError
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ ROUTES: Final = (
         advance_clock,
         "Let time pass; the response comes when everything is done that was due meanwhile.",
         body=ADVANCE,
+        needs=AclOperation.ALTER,
         errors={400: "The duration or a part cannot be.", 409: "The broker has the clock of the machine."},
     ),
 )

@@ -11,12 +11,14 @@ from pybroker.admin.document import RULE
 from pybroker.admin.route import CREATED, Route
 from pybroker.admin.shapes import of_request
 from pybroker.faults.rule import RuleError, rule_of
+from pybroker.security.acl.binding import AclOperation
 
 if TYPE_CHECKING:
     from pybroker.admin.calls import Call, Json
     from pybroker.admin.subject import Subject
     from pybroker.faults.trail import SeenRequest
 
+DESCRIBE, ALTER = AclOperation.DESCRIBE, AclOperation.ALTER
 REQUESTS: Final = 1_000
 REQUESTS_MAX: Final = 10_000
 
@@ -106,24 +108,26 @@ def _fault(subject: Subject, call: Call) -> dict[str, Any]:
 _NO_RULE: Final = {404: "No rule has this name."}
 
 ROUTES: Final = (
-    Route("GET", "/v1/faults", list_faults, "The rules by which requests go wrong, with their counts."),
+    Route("GET", "/v1/faults", list_faults, "The rules by which requests go wrong, with their counts.", needs=DESCRIBE),
     Route(
         "POST",
         "/v1/faults",
         add_fault,
         "Add a rule.",
         body=RULE,
+        needs=ALTER,
         errors={400: "The rule cannot be.", 409: "Another rule has this name."},
         status=CREATED,
     ),
-    Route("DELETE", "/v1/faults", remove_faults, "Remove all rules, and return them."),
-    Route("GET", "/v1/faults/{name}", show_fault, "A rule with its counts.", errors=_NO_RULE),
-    Route("DELETE", "/v1/faults/{name}", remove_fault, "Remove a rule, and return it.", errors=_NO_RULE),
+    Route("DELETE", "/v1/faults", remove_faults, "Remove all rules, and return them.", needs=ALTER),
+    Route("GET", "/v1/faults/{name}", show_fault, "A rule with its counts.", errors=_NO_RULE, needs=DESCRIBE),
+    Route("DELETE", "/v1/faults/{name}", remove_fault, "Remove a rule, and return it.", errors=_NO_RULE, needs=ALTER),
     Route(
         "POST",
         "/v1/reset",
         reset,
         "Remove all rules, topics, groups, transactions and dynamic settings, and forget the requests.",
+        needs=ALTER,
         errors={409: "The broker is one of several, or its disk has failed."},
     ),
     Route(
@@ -139,6 +143,7 @@ ROUTES: Final = (
             "group": "Requests that name this group.",
             "transactional_id": "Requests that name this transactional id.",
         },
+        needs=ALTER,
         errors={400: "The limit is no number.", 409: "The broker keeps no requests."},
     ),
 )

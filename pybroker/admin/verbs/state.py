@@ -9,6 +9,7 @@ from pybroker.admin import topics
 from pybroker.admin.calls import UNAVAILABLE, AdminError
 from pybroker.admin.route import Route
 from pybroker.http_server import NOT_ALIVE, is_alive
+from pybroker.security.acl.binding import AclOperation
 
 if TYPE_CHECKING:
     from pybroker.admin.calls import Call, Json
@@ -57,9 +58,16 @@ def _state(reason: str | None) -> Json:
     return {"status": "ok"}
 
 
+DESCRIBE: Final = AclOperation.DESCRIBE
 ROUTES: Final = (
     Route("GET", "/livez", show_life, "Whether the broker's event loop runs."),
     Route("GET", "/readyz", show_readiness, "Whether the broker is ready for clients."),
-    Route("GET", "/v1/cluster", show_cluster, "The brokers, and the listeners, memory and connections of this one."),
-    Route("GET", "/v1/clients", list_clients, "What each client has used up to now, connected or not."),
+    Route(
+        "GET",
+        "/v1/cluster",
+        show_cluster,
+        "The brokers, and what this one has in work.",
+        needs=DESCRIBE,
+    ),
+    Route("GET", "/v1/clients", list_clients, "What each client has used, connected or not.", needs=DESCRIBE),
 )

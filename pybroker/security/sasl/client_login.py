@@ -113,6 +113,14 @@ def _user_and_password(key: str, module: LoginModule) -> tuple[str, str]:
     return user, password
 
 
+def tokens_of(mechanism: str, user: str, password: str) -> Tokens:
+    """Begin an exchange by one of BY_PASSWORD."""
+    if mechanism == plain.NAME:
+        return plain_tokens(user, password)
+    scram = MECHANISMS[mechanism]
+    return scram_tokens(scram, user, partial(scram.salted_password, password), secrets.token_urlsafe())
+
+
 def _login(mechanism: str, key: str, module: LoginModule) -> ClientLogin:
     user, password = _user_and_password(key, module)
     if mechanism == plain.NAME:

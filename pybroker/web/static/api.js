@@ -1,6 +1,6 @@
-// Requests to the JSON API of the broker. The token, if one is needed, stays in this tab.
+// Requests to the JSON API of the broker. The token or the password, if one is needed, stays in this tab.
 
-const KEY = "pybroker-token";
+const KEY = "pybroker-authorization";
 
 export class ApiError extends Error {
   constructor(status, text) {
@@ -9,14 +9,16 @@ export class ApiError extends Error {
   }
 }
 
-export function setToken(token) {
-  sessionStorage.setItem(KEY, token);
+// A user of the broker with the password, or the operator with the token of the listener.
+export function setLogin(user, secret) {
+  const bytes = new TextEncoder().encode(`${user}:${secret}`);
+  sessionStorage.setItem(KEY, user ? `Basic ${btoa(String.fromCharCode(...bytes))}` : `Bearer ${secret}`);
 }
 
 export async function call(method, path, body, signal) {
   const headers = {};
-  const token = sessionStorage.getItem(KEY);
-  if (token) headers.Authorization = `Bearer ${token}`;
+  const authorization = sessionStorage.getItem(KEY);
+  if (authorization) headers.Authorization = authorization;
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let response;
   try {

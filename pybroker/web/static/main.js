@@ -1,6 +1,6 @@
 // Which view the address names, and how it is kept up to date.
 
-import { ApiError, get, setToken } from "./api.js";
+import { ApiError, get, setLogin } from "./api.js";
 import { field, form, h, title } from "./parts.js";
 
 const VIEWS = [
@@ -28,7 +28,7 @@ class Stay {
           seen();
         } catch (error) {
           if (this.signal.aborted || error.name === "AbortError") return;
-          if (error.status === 401) return askToken();
+          if (error.status === 401) return askLogin(error.message);
           seen(error);
           if (error instanceof ApiError && error.status >= 400 && error.status < 500) this.failed?.(error);
         }
@@ -45,12 +45,14 @@ function seen(error) {
   state.classList.toggle("bad", Boolean(error));
 }
 
-function askToken() {
+function askLogin(text) {
   leave();
-  const input = h("input", { name: "token", type: "password", autocomplete: "off", required: true });
-  main.replaceChildren(title("This broker needs a token"),
-    form(({ token }) => { setToken(token); return show(); }, "Go on", field("The value of pybroker.admin.token", input)));
-  input.focus();
+  const user = h("input", { name: "user", autocomplete: "username" });
+  const secret = h("input", { name: "secret", type: "password", autocomplete: "current-password", required: true });
+  main.replaceChildren(title("Who are you?"), h("p", { class: "lead" }, text),
+    form((given) => { setLogin(given.user, given.secret); return show(); }, "Go on", h("div", { class: "bar" },
+      field("User, or nothing with the token", user), field("Password, or the token", secret))));
+  user.focus();
 }
 
 async function show() {

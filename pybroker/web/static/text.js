@@ -6,6 +6,7 @@ const numbers = new Intl.NumberFormat("en");
 export const number = (value) => numbers.format(value);
 
 export function bytes(value) {
+  if (value === null) return "";
   let unit = 0;
   let shown = value;
   while (shown >= 1000 && unit < UNITS.length - 1) {
