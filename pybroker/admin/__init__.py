@@ -1,7 +1,7 @@
 """The JSON API of a broker, for tests in any language: `pybroker.admin.listener` (docs/testing.md, docs/design/admin.md).
 
 server      the listener: what each request must have, and the response to it
-logins      who a request comes from, where clients log in
+logins      the users of the page, where clients log in
 guards      which requests are refused before anything is done
 routes      the list of what can be requested
 route       the form of an entry of that list

@@ -54,7 +54,7 @@ class Guards:
         return self._logins is not None
 
     def principal_of(self, request: Request) -> str:
-        """Return who a request comes from. Raises AdminError for one that has to prove it, and does not."""
+        """Return the principal of a request. Raises AdminError for one that has to prove it, and does not."""
         if self._logins is None:
             if carries(request.headers, self._token):
                 return OPERATOR

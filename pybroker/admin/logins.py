@@ -1,4 +1,4 @@
-"""Who a request comes from, where clients of the broker log in: a user with the password that it has as a client.
+"""The users of the page, where clients of the broker log in: each has the password that it has as a client.
 
 The principal of a request decides what its verbs may do: their requests to the broker are checked by the same ACLs as those of a
 client. Whoever has the token of the listener is the operator, and may do everything.

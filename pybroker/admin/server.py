@@ -109,7 +109,7 @@ class _Responder:
             return _response(500, {"error": "The broker has a bug, of which its log has the trace"})
 
     def _principal_of(self, request: Request, path: str) -> str:
-        """Return who a request comes from. Raises AdminError."""
+        """Return the principal of a request. Raises AdminError."""
         if self._guards.has_logins:
             if path in PROBES:
                 return ANONYMOUS

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def sizes() -> Steps[dict[tuple[str, int], int] | None]:
-    """Return the bytes of each partition that has a leader, by topic and partition; None for a user who may not know."""
+    """Return the bytes of each partition that has a leader, by topic and partition; None for a user that may not know."""
     found = yield from cluster(None)
     leaders = {(topic.name, one.partition_index): one.leader_id for topic in found.topics for one in topic.partitions}
     result: dict[tuple[str, int], int] = {}

@@ -47,7 +47,7 @@ class Listening(NamedTuple):
 
 
 class BrokerState(NamedTuple):
-    """What a broker has in work.
+    """The work of a broker now, and its listeners.
 
     Attributes:
         connections: those of clients that are open.
@@ -115,7 +115,7 @@ class Subject:
         loop: the broker's event loop.
         why_not_ready: returns None when the broker is ready; it only looks at plain attributes.
         serving: set when the broker serves clients.
-        principal, host: who it is that looks, or changes something, and from where, for ACLs.
+        principal, host: those of the person that looks, or changes something, for ACLs.
     """
 
     loop: asyncio.AbstractEventLoop

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pybroker.records.batch import BatchView, Record
 
 FETCH_BYTES: Final = 1 << 20
-"""Of one response of a leader."""
+"""The size of one response of a leader."""
 
 
 class Seen(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a broker has in work, as its API shows it."""
+"""The work of a broker now, as its API shows it."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ async def page(tmp_path: Path) -> AsyncIterator[Page]:
      "Basic " + base64.b64encode(b"nobody:b-secret").decode(), "Basic " + base64.b64encode(b"\xff:x").decode(),
      "Basic " + base64.b64encode(b"carol:wrong").decode(), "Bearer wrong", f"Basic {TOKEN}"],
 )  # fmt: skip
-async def test_who_has_no_right_login_sees_nothing(
+async def test_without_a_right_login_nothing_is_seen(
     page: Page, authorization: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     for path in ("/v1/topics", "/v1/cluster", "/metrics", "/v1/openapi.json"):
@@ -149,7 +149,7 @@ def test_a_login_is_remembered_for_some_seconds(monkeypatch: pytest.MonkeyPatch)
         assert len(proofs) == count
 
 
-def test_a_listener_that_nobody_could_use_is_refused() -> None:
+def test_a_listener_without_any_possible_user_is_refused() -> None:
     settings = {"authorizer.class.name": AUTHORIZERS[0], "pybroker.admin.listener": "http://127.0.0.1:0"}
     with pytest.raises(ConfigError, match=r"needs pybroker\.admin\.token"):
         load(overrides=settings)

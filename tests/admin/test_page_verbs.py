@@ -1,4 +1,4 @@
-"""What the page needs of the API: topics, records, groups and transactions are shown and changed."""
+"""The API has all that the page needs: topics, records, groups and transactions are shown and changed."""
 
 from __future__ import annotations
 

@@ -43,6 +43,7 @@ WALL: dict[str, str] = {
     "pybroker/testing/remote.py": "as above",
     "pybroker/testing/clock.py": "a test gives records the time of its broker",
     "pybroker/times/lanes.py": "it is the clock of a broker whose time a test moves",
+    "pybroker/admin/verbs/records.py": "as below",
     "pybroker/admin/records.py": "records that a test writes have the time at which it does",
     "pybroker/log/truncate.py": "a new segment has the time of its file",
     "pybroker/api/produce/appends.py": STORED,

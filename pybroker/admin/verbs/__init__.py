@@ -1,4 +1,4 @@
-"""What each request does: every module has routes, and the verbs that carry them out in the thread of the listener.
+"""The verbs of the API: every module has routes, and the functions that carry them out in the thread of the listener.
 
 state           whether the broker lives, its cluster, its memory, its clients
 topics          topics and their settings

@@ -11,7 +11,7 @@ export function show(main, stay) {
   const memory = h("div");
   const listeners = new Table([
     ["Listener", (row) => row.name], ["Protocol", (row) => row.security_protocol], ["Listens at", (row) => row.address, "mono"],
-    ["Clients are told", (row) => row.advertised ?? "the address by which they came", "mono"],
+    ["Clients get", (row) => row.advertised ?? "the address by which they came", "mono"],
   ], { filter: false, name: "listeners" });
   const brokers = new Table([
     ["Broker", (row) => row.name], ["Address", (row) => `${row.host}:${row.port}`, "mono"], ["Rack", (row) => row.rack ?? ""],
