@@ -139,9 +139,16 @@ def test_a_broker_with_another_name_is_refused_by_the_client(stores: Stores, sta
         is_served(broker, context_of(stores))
 
 
-def test_slow_handshakes_keep_no_client_out(stores: Stores, start_broker: Callable[..., BrokerProcess]) -> None:
-    broker = start_broker(stores.of_broker(max_connections="50"))
-    slow = [socket.create_connection(("127.0.0.1", broker.port), timeout=30) for _ in range(120)]
+@pytest.mark.parametrize(
+    ("limits", "count"),
+    [({"max_connections": "50"}, 120), ({"queued_max_request_bytes": "1000000", "socket_request_max_bytes": "500000"}, 6)],
+    ids=["connections", "memory"],
+)
+def test_slow_handshakes_keep_no_client_out(
+    limits: dict[str, str], count: int, stores: Stores, start_broker: Callable[..., BrokerProcess]
+) -> None:
+    broker = start_broker(stores.of_broker(**limits))
+    slow = [socket.create_connection(("127.0.0.1", broker.port), timeout=30) for _ in range(count)]
     try:
         assert is_served(broker, context_of(stores))
         assert "it lasted too long while other clients waited" in broker.log_text

@@ -114,8 +114,13 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     # -- the handshake
 
     def _step(self) -> None:
+        try:
+            step = self._loop.run_in_executor(self._steps, self._ssl.do_handshake)
+        except RuntimeError:  # the listener is closed
+            self.abort()
+            return
         self._transport.pause_reading()
-        self._loop.run_in_executor(self._steps, self._ssl.do_handshake).add_done_callback(self._stepped)
+        step.add_done_callback(self._stepped)
 
     def _stepped(self, step: asyncio.Future[None]) -> None:
         error = None if step.cancelled() else step.exception()
