@@ -45,7 +45,7 @@ def describe(*, where: Where, names: tuple[str, ...]) -> None:
             rows = groups.partitions_of(cluster, group)
             if position:
                 output.line()
-            lag = sum(row.get("lag") or 0 for row in rows)
+            lag = sum(row["lag"] or 0 for row in rows)
             count = len(group.members)
             assignor = f", {group.assignor}" if group.assignor else ""
             output.line(

@@ -72,7 +72,7 @@ def _behind(cluster: Cluster, group: str, lag_max: int) -> str | None:
     rows = groups.partitions_of(cluster, cluster.described(group))
     if not rows:
         return f"group {group} has committed no offsets"
-    if unknown := [row for row in rows if row.get("lag") is None and "topic" in row and row.get("end")]:
+    if unknown := [row for row in rows if row["lag"] is None and row["end"]]:
         return f"group {group} has no offset in {unknown[0]['topic']}-{unknown[0]['partition']}"
-    lag = sum(row.get("lag") or 0 for row in rows)
+    lag = sum(row["lag"] or 0 for row in rows)
     return f"group {group} is {lag:,} records behind" if lag > lag_max else None

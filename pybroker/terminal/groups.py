@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.terminal.session import Cluster, FailedError, check
-from pybroker.tools.groups_admin import EARLIEST, LATEST, Group, Partition, by_topic
+from pybroker.tools.groups_admin import EARLIEST, LATEST, Group, Member, Partition, by_topic
 
 if TYPE_CHECKING:
     from pybroker.terminal.output import Row
@@ -29,26 +29,23 @@ def partitions_of(cluster: Cluster, group: Group) -> list[dict[str, Any]]:
     readers = {partition: member for member in group.members for partition in member.assigned}
     keys = sorted({*committed, *readers})
     ends = cluster.ends(by_topic(keys), LATEST)
-    rows = []
-    for key in keys:
-        offset, end, reader = committed.get(key), ends.get(key), readers.get(key)
-        rows.append(
-            {
-                "group": group.group_id,
-                "topic": key.topic,
-                "partition": key.number,
-                "offset": offset,
-                "end": end,
-                "lag": None if offset is None or end is None else max(0, end - offset),
-                "client_id": None if reader is None else reader.client_id,
-                "host": None if reader is None else reader.host,
-                "member": None if reader is None else reader.member_id,
-            }
-        )
-    idle = [member for member in group.members if not member.assigned]
-    return rows + [
-        {"group": group.group_id, "client_id": one.client_id, "host": one.host, "member": one.member_id} for one in idle
-    ]
+    rows = [_row(group.group_id, key, offset=committed.get(key), end=ends.get(key), reader=readers.get(key)) for key in keys]
+    return rows + [_row(group.group_id, None, offset=None, end=None, reader=one) for one in group.members if not one.assigned]
+
+
+def _row(group_id: str, key: Partition | None, *, offset: int | None, end: int | None, reader: Member | None) -> dict[str, Any]:
+    """Return the row of a partition, or of a member that reads none."""
+    return {
+        "group": group_id,
+        "topic": None if key is None else key.topic,
+        "partition": None if key is None else key.number,
+        "offset": offset,
+        "end": end,
+        "lag": None if offset is None or end is None else max(0, end - offset),
+        "client_id": None if reader is None else reader.client_id,
+        "host": None if reader is None else reader.host,
+        "member": None if reader is None else reader.member_id,
+    }
 
 
 def scope(cluster: Cluster, group_id: str, texts: Sequence[str]) -> list[Partition]:

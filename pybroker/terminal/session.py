@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pybroker.tools.target import Target
 
-COORDINATOR_S: Final = 5.0
+COORDINATOR_S: Final = 30.0
 TIMEOUT_MS: Final = 30_000
 TRANSACTION: Final = 1
 LIST_OFFSETS_VERSION: Final = 5
