@@ -123,7 +123,13 @@ _TLS = {
     for row in TLS_SETTINGS
     if row.name != "ssl.principal.mapping.rules"
 }
-NOT_DYNAMIC = dict.fromkeys((*_OF_LISTENERS, "sasl.enabled.mechanisms"), "listeners are opened at the start only") | _TLS
+NOT_DYNAMIC = (
+    dict.fromkeys(
+        (*_OF_LISTENERS, "sasl.enabled.mechanisms", "sasl.mechanism.inter.broker.protocol"),
+        "listeners are opened at the start only",
+    )
+    | _TLS
+)
 
 
 @lru_cache
