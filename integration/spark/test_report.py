@@ -352,6 +352,9 @@ def test_a_report_has_what_a_plain_consumer_reads(spark: SparkSession, spark_bro
     assert (set(found.total.codecs), len(found.total.idempotent)) == ({"lz4", "none", "zstd"}, 2)
     assert sum(codec.records for codec in found.total.codecs.values()) == 1200
     page, content = result.page.read_text(), json.loads((tmp_path / "r" / "summary.json").read_text())
+    run(None, replace(options, path=tmp_path / "local", workers=2))
+    local = json.loads((tmp_path / "local" / "summary.json").read_text())
+    assert local["topics"] == content["topics"], "processes count what Spark's tasks count"
     assert page.count("data:image/png;base64,") == 2
     assert "<script" not in page
     assert content["topics"][0]["records"] == 1200

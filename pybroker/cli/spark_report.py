@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import click
 
-from pybroker.cli.spark_options import SparkOptions, job, spark_options, time_option
+from pybroker import extras
+from pybroker.cli.main import RunError
+from pybroker.cli.spark_options import SparkOptions, failures_in_one_line, job, spark_options, time_option
 
 
 @click.command("report", short_help="Write a page with numbers and pictures about topics.")
@@ -23,6 +26,10 @@ from pybroker.cli.spark_options import SparkOptions, job, spark_options, time_op
 @time_option("--to-time", "to_ms", help_text="End before the first record of this time (UTC) or later.")
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N offsets of each partition.")
 @click.option("--sample", type=click.IntRange(min=1), metavar="N", help="Only N offsets of each partition, spread evenly.")
+@click.option("--local", "is_local", is_flag=True, help="Count in processes of this machine, without Spark and Java.")
+@click.option(
+    "--workers", default=4, show_default=True, type=click.IntRange(min=1), help="Partitions to read at a time; with --local."
+)
 @click.option("--json", "has_summary", is_flag=True, help="Write a summary in JSON beside the page.")
 @click.option("--retry-s", default=60.0, show_default=True, help="Seconds to wait for a cluster that went away.")
 @spark_options
@@ -35,11 +42,15 @@ def command(
     pattern: str | None,
     has_summary: bool,
     retry_s: float,
+    is_local: bool,
+    workers: int,
     **wanted: Any,
 ) -> None:
     """Write a page with numbers and pictures about topics to PATH: a folder, or a file whose name ends in .html."""
     if topics and pattern is not None:
         raise click.UsageError("give --topic or --pattern, not both")
+    if is_local:
+        _check_packages()
     from pybroker.spark.report import job as report
     from pybroker.spark.report.plan import Wanted
 
@@ -51,9 +62,19 @@ def command(
         wanted=Wanted(**wanted),
         has_summary=has_summary,
         retry_s=retry_s,
+        workers=workers,
     )
-    with job("report", where) as spark:
+    with failures_in_one_line("report"), nullcontext() if is_local else job("report", where) as spark:
         result = report.run(spark, options)
     count = len(result.report.topics)
     what = f"{count:,} topic{'' if count == 1 else 's'}, {result.records:,} records, {result.size / 1e6:,.1f} MB"
     click.echo(f"{what} read in {result.seconds:.1f} s: {result.page}")
+
+
+def _check_packages() -> None:
+    """Raise RunError when a package is missing that counting or drawing needs."""
+    import importlib.util
+
+    missing = [name for name in ("numpy", "pyarrow", "matplotlib") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise RunError(f"--local needs no Spark, but {', '.join(missing)}: {extras.command('spark')}")

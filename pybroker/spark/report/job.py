@@ -7,8 +7,10 @@ import pickle
 import time
 import uuid
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from multiprocessing import get_context
 from typing import TYPE_CHECKING, Final
 
 from pybroker.spark.errors import PipelineError
@@ -39,6 +41,7 @@ _KEYS_MOST: Final = 500_000
 _KEY_BYTES_IN_ALL: Final = 256 << 20
 _KEY_BYTES_LEAST: Final = 1 << 20
 _FIRST_S: Final = 5.0
+_LOCAL: Final = "localhost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +60,8 @@ class ReportOptions:
     """Write a summary in JSON beside the page."""
     retry_s: float = 60.0
     """How many seconds to wait for a cluster that went away."""
+    workers: int = 4
+    """How many partitions to read at a time without Spark, each in a process."""
 
     def __post_init__(self) -> None:
         if self.topics and self.pattern is not None:
@@ -87,8 +92,8 @@ class ReportResult:
         return sum(topic.total.numbers.size for topic in self.report.topics)
 
 
-def run(spark: SparkSession, options: ReportOptions) -> ReportResult:
-    """Read the topics and write the page. Raises PipelineError."""
+def run(spark: SparkSession | None, options: ReportOptions) -> ReportResult:
+    """Read the topics and write the page; without Spark, in processes of this machine. Raises PipelineError."""
     began = time.monotonic()
     page, summary = _files(options.path)
     # so that a wrong address is reported soon
@@ -96,7 +101,7 @@ def run(spark: SparkSession, options: ReportOptions) -> ReportResult:
         cluster_id = client.cluster_id()
     now_ms = int(time.time() * 1000)
     parts = _parts(options, now_ms)
-    found = _looked(spark, parts)
+    found = _looked(spark, parts, options.workers)
     report = Report(options.bootstrap, cluster_id, now_ms, options.wanted.in_words(), _topics(parts, found))
     _write(page, written(report, _drawn))
     if options.has_summary:
@@ -130,17 +135,25 @@ def _parts(options: ReportOptions, now_ms: int) -> list[Part]:
         ]
 
 
-def _looked(spark: SparkSession, parts: list[Part]) -> dict[int, tuple[Tally, Found]]:
+def _looked(spark: SparkSession | None, parts: list[Part], workers: int) -> dict[int, tuple[Tally, Found]]:
     """Return what each part has, by its index. The largest parts run first; empty parts need no task."""
     sizes = [sum(end - first for first, end in part.extent.ranges) for part in parts]
     tasks = sorted((number for number, size in enumerate(sizes) if size), key=lambda number: -sizes[number])
     if not tasks:
         return {}
-    with explained(), ProgressListener(spark.conf.get("spark.driver.host", "localhost") or "localhost") as listener:
+    host = _LOCAL if spark is None else spark.conf.get("spark.driver.host", _LOCAL) or _LOCAL
+    with explained(), ProgressListener(host) as listener:
         work = partial(_spark_task, [(number, parts[number]) for number in tasks], listener.address)
         with Progress("report", lambda: Standing(listener.records, sum(sizes))):
+            if spark is None:
+                with ProcessPoolExecutor(min(workers, len(tasks)), mp_context=get_context("spawn")) as pool:
+                    return dict(pool.map(partial(_looked_at, listener.address), tasks, [parts[number] for number in tasks]))
             found = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(work, _COLUMNS).collect()
     return {row.number: pickle.loads(row.found) for row in found}  # noqa: S301 (a task of this job has made it)
+
+
+def _looked_at(address: ProgressAddress | None, number: int, part: Part) -> tuple[int, tuple[Tally, Found]]:
+    return number, look(part, reporter(address, number))
 
 
 def _spark_task(
