@@ -9,14 +9,12 @@ import socket
 import struct
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from integration.security.sasl import PASSWORD, USER, WRITERS, login, sasl_listener
 from testing.process.broker import BrokerProcess
 from testing.process.kafka_peer import free_port
-from testing.process.kafka_tools import run_tool
 from testing.process.procstat import memory_bytes
 
 VERSIONS, HANDSHAKE, AUTHENTICATE, METADATA = 18, 17, 36, 3
@@ -143,25 +141,6 @@ def counted(broker: BrokerProcess, name: str) -> float:
     match = re.search(rf"^kafka_server_socketservermetrics_{name}_total{{listener=.SASL_PLAINTEXT.}} (\S+)", page, re.MULTILINE)
     assert match is not None, page
     return float(match[1])
-
-
-def test_java_logs_in_again_under_load(broker: BrokerProcess, tmp_path: Path) -> None:
-    settings = tmp_path / "client.properties"
-    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-    settings.write_text(
-        f"bootstrap.servers={broker.bootstrap}\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
-        f'sasl.jaas.config={module} required username="{USER}" password="{PASSWORD}";\n'
-    )
-    ended = broker.log_text.count("has ended, and")
-    options = ["--topic", "java", "--num-records", "6000", "--throughput", "1000", "--record-size", "100"]
-    done = run_tool("org.apache.kafka.tools.ProducerPerformance", *options, "--producer.config", str(settings))
-    assert "6000 records sent" in done.stdout, done.stderr
-    assert broker.log_text.count("has ended, and") == ended, "the client was in time"
-    settings.write_text(settings.read_text().replace(PASSWORD, "wrong"))
-    done = run_tool(
-        "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", broker.bootstrap, "--list", "--command-config", str(settings)
-    )
-    assert "Authentication failed: Invalid username or password" in done.stdout + done.stderr
 
 
 def test_mutated_frames_before_a_login_cost_nothing(broker: BrokerProcess) -> None:

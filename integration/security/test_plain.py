@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.security.sasl import CLIENT_ERRORS, PASSWORD, WRITERS, WRONG, login, read, sasl_listener
+from integration.security.sasl import CLIENT_ERRORS, PASSWORD, WRITERS, login, sasl_listener
 from testing.process.broker import BrokerProcess
 
 every_client = pytest.mark.parametrize("client", WRITERS)
@@ -19,25 +19,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     process.start()
     yield process
     process.close()
-
-
-@every_client
-def test_a_user_writes_and_reads(client: str, broker: BrokerProcess) -> None:
-    topic = f"of-{client}"
-    WRITERS[client](broker.bootstrap, topic, login())
-    assert read(broker.bootstrap, topic, 1, login("bob", "bob-secret")) == [client.encode()]
-
-
-@every_client
-@pytest.mark.parametrize("wrong", [login(password=WRONG), login(user="nobody")], ids=["password", "user"])
-def test_a_wrong_login_is_refused_with_one_line(
-    client: str, wrong: dict[str, str], broker: BrokerProcess, caplog: pytest.LogCaptureFixture
-) -> None:
-    with pytest.raises(CLIENT_ERRORS) as refused:
-        WRITERS[client](broker.bootstrap, "topic", wrong)
-    assert "Invalid username or password" in f"{refused.value} {caplog.text}"  # some clients only log why they cannot connect
-    assert f"whose login as '{wrong['user']}' failed: Authentication failed: Invalid username or password" in broker.log_text
-    assert wrong["password"] not in broker.log_text
 
 
 @every_client

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
 import confluent_kafka
 import pytest
-from aiokafka import AIOKafkaProducer
-from aiokafka.helpers import create_ssl_context
-from kafka import KafkaConsumer
 
-from integration.security.sasl import USERS, WRONG, confluent, kafka_python, login
+from integration.security.sasl import USERS, confluent, login
 from testing.clients.certificates import Stores
 from testing.process.broker import BrokerProcess
 
@@ -53,31 +49,6 @@ def written_by_confluent(broker: BrokerProcess, stores: Stores, named: dict[str,
         producer.poll(0.2)
     producer.purge()
     return done or errors
-
-
-def test_clients_log_in_over_tls(broker: BrokerProcess, stores: Stores) -> None:
-    settings = {**kafka_python(FIRST), "security_protocol": "SASL_SSL"}
-
-    async def write() -> None:
-        context = create_ssl_context(cafile=stores.ca)
-        producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap, ssl_context=context, **settings)
-        await producer.start()
-        await producer.send_and_wait("t", b"aiokafka")
-        await producer.stop()
-
-    asyncio.run(write())
-    assert written_by_confluent(broker, stores, dict(FIRST)) == [None]
-    reader = KafkaConsumer(
-        "t", bootstrap_servers=broker.bootstrap, ssl_cafile=stores.ca, auto_offset_reset="earliest", **settings
-    )
-    assert [next(reader).value for _ in range(2)] == [b"aiokafka", b"confluent-kafka"]
-    reader.close()
-
-
-def test_a_wrong_password_is_refused_over_tls(broker: BrokerProcess, stores: Stores) -> None:
-    (error, *_) = written_by_confluent(broker, stores, dict(login("first", WRONG, "SCRAM-SHA-512")))
-    assert "invalid credentials with SASL mechanism SCRAM-SHA-512" in str(error)
-    assert "whose login as 'first' failed: the password is wrong" in broker.log_text
 
 
 def test_a_user_without_permissions_is_no_super_user(broker: BrokerProcess, stores: Stores) -> None:

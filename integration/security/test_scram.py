@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from integration.security.sasl import CLIENT_ERRORS, WRITERS, WRONG, confluent, login, read, sasl_listener
+from integration.security.sasl import WRITERS, WRONG, confluent, login, sasl_listener
 from pybroker.security.sasl.scram import MODULE
 from testing.process.broker import BrokerProcess
 from testing.process.our_commands import run_command
@@ -43,26 +43,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         alter(process, UserScramCredentialUpsertion("carol", ScramCredentialInfo(mechanism, 8_192), PASSWORD.encode()))
     yield process
     process.close()
-
-
-@every_client
-@every_mechanism
-def test_a_user_writes_and_reads(client: str, mechanism: str, broker: BrokerProcess) -> None:
-    carol, topic = login("carol", PASSWORD, mechanism), f"of-{client}-{mechanism}"
-    WRITERS[client](broker.bootstrap, topic, carol)
-    assert read(broker.bootstrap, topic, 1, carol) == [client.encode()]
-
-
-@every_client
-@pytest.mark.parametrize("user", ["carol", "nobody"])
-def test_a_wrong_password_and_an_unknown_user_look_the_same(
-    client: str, user: str, broker: BrokerProcess, caplog: pytest.LogCaptureFixture
-) -> None:
-    with pytest.raises(CLIENT_ERRORS) as refused:
-        WRITERS[client](broker.bootstrap, "topic", login(user, WRONG, "SCRAM-SHA-256"))
-    message = "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
-    assert message in f"{refused.value} {caplog.text}"
-    assert f"whose login as '{user}' failed" in broker.log_text
 
 
 def test_credentials_survive_a_kill_and_a_removed_one_is_of_no_use(broker: BrokerProcess) -> None:

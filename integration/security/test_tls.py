@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 import ssl
 import subprocess
@@ -93,50 +92,6 @@ async def test_stock_clients_produce_and_fetch_with_mutual_authentication(
     broker.stop()
     assert "Traceback" not in broker.log_text
     assert "unclosed" not in broker.log_text
-
-
-def librdkafka_error(settings: dict[str, Any]) -> str:
-    """Return the first error of TLS that a client of librdkafka reports."""
-    errors: list[str] = []
-    client = Producer({**settings, "error_cb": lambda error: errors.append(error.str())}, logger=logging.getLogger("librdkafka"))
-    until(lambda: client.poll(0.05) is not None and any("SSL routines" in error for error in errors), "an error of TLS")
-    return next(error for error in errors if "SSL routines" in error)
-
-
-def test_wrong_certificates_are_an_error_there_and_a_line_here(
-    stores: Stores, tmp_path: Path, start_broker: Callable[..., BrokerProcess]
-) -> None:
-    broker = start_broker(stores.of_broker(ssl_client_auth="required"))
-    right = librdkafka(stores, broker)
-    foreign = stores.write("foreign.pem", Stores.foreign().certificate_pem())
-    assert "certificate" in librdkafka_error({**right, "ssl.ca.location": foreign})
-    without = {key: value for key, value in right.items() if key not in ("ssl.certificate.location", "ssl.key.location")}
-    assert "alert certificate required" in librdkafka_error(without)
-    expired = issued(stores.authority, "CN=late", days=-1)
-    bad = {"ssl.certificate.location": stores.write("late.crt", expired.certificate_pem())}
-    bad["ssl.key.location"] = stores.write("late.key", expired.key_pem())
-    assert "expired" in librdkafka_error({**right, **bad})
-    with socket.create_connection(("127.0.0.1", broker.port), timeout=30) as plain:
-        plain.sendall(UNSUPPORTED_API_VERSIONS)
-        while plain.recv(100):
-            pass  # an alert, and the end
-    assert is_served(broker, context_of(stores))
-    for words in (
-        "the client does not trust the broker's certificate",
-        "the client has no certificate, and ssl.client.auth is required",
-        "the client's certificate is not accepted (certificate has expired)",
-        "the client does not speak TLS",
-    ):
-        assert words in broker.log_text, words
-    assert "Traceback" not in broker.log_text
-
-
-def test_a_broker_with_another_name_is_refused_by_the_client(stores: Stores, start_broker: Callable[..., BrokerProcess]) -> None:
-    other = stores.pem("other", issued(stores.authority, "CN=broker", ["kafka.example"]))
-    broker = start_broker(stores.of_broker(ssl_keystore_location=other))
-    assert "verify" in librdkafka_error(librdkafka(stores, broker))
-    with pytest.raises(ssl.SSLCertVerificationError, match="IP address mismatch"):
-        is_served(broker, context_of(stores))
 
 
 @pytest.mark.parametrize(
