@@ -167,7 +167,7 @@ def test_every_client_writes_and_reads(listener: str, mechanism: str, scene: Sce
 
 @dataclass
 class Refusal:
-    """What a client shows that is wrong, its errors, and the line here.
+    """A mistake of clients: what is wrong in their access, their errors, and the line here.
 
     Attributes:
         error: the class of Java's exception.

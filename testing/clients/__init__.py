@@ -8,6 +8,7 @@ epoch_watchers            consumers that report whether they noticed lost record
 java_clients              Java's clients in one JVM that takes commands
 isolation                 what a reader with an isolation level gets
 transaction_loop          a loop of transactions, one for each instruction
+access, secured           how clients get in at listeners with TLS and logins, and a program that writes and reads there
 certificates              keys and certificates in files, for brokers and clients with TLS
 tokens                    an issuer of JSON Web Tokens, for OAUTHBEARER
 sequences                 a client at work while brokers fail: numbers, transactions, a group

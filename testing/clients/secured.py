@@ -171,7 +171,7 @@ def done(line: str) -> dict[str, Any]:
 
 
 logged: list[str] = []
-"""What the client has logged during the job, because some have the reason nowhere else."""
+"""The lines that the client has logged during the job, because some clients have the reason nowhere else."""
 
 
 class Lines(logging.Handler):
