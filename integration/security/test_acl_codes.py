@@ -2,12 +2,14 @@
 
 Two brokers get the same ACLs and the same requests: each API in each version that both serve, about a topic, a group or a
 transactional id that exists and one that does not. On a plain listener the client is anonymous. The ACLs of another principal
-make that it may do nothing with these names, and one ACL at a time allows it something.
+make that it may do nothing with these names, and one ACL at a time allows it something. The client that changes the ACLs is
+anonymous, too, and comes from another address.
 """
 
 from __future__ import annotations
 
 import shutil
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,6 +22,7 @@ from pybroker.api.error_counts import error_reader
 from pybroker.api.registry import APIS
 from pybroker.client.connection import Connection
 from pybroker.client.errors import ClientError
+from pybroker.client.frames import Frames
 from pybroker.config.acl_settings import AUTHORIZERS
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import request_class, response_class
@@ -28,8 +31,9 @@ from pybroker.protocol.messages.create_acls import AclCreation, CreateAclsReques
 from pybroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pybroker.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from pybroker.protocol.messages.describe_acls import DescribeAclsRequest
+from pybroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from pybroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from pybroker.security.acl.binding import CLUSTER_NAME, AclOperation, PatternType, ResourceType
-from pybroker.tools.target import Target
 from testing.process.broker import BrokerProcess
 from testing.waiting import until
 from testing.wire.examples import example
@@ -38,19 +42,30 @@ pytestmark = pytest.mark.skipif(shutil.which("mvn") is None or shutil.which("jav
 
 THERE, ABSENT, PREFIX = "den-a", "den-b", "den"
 KAFKA = [sys.executable, "-m", "testing.process.kafka_peer", "start"]
+ASKING, CHANGING, OF_BROKER = "127.0.0.3", "127.0.0.2", "127.0.0.1"
+"""The addresses of the client that the codes are about, of the one that changes the ACLs, and of Kafka at its own controller."""
 SETTINGS = {"authorizer.class.name": AUTHORIZERS[0], "super.users": "User:admin", "allow.everyone.if.no.acl.found": "true"}
 REFUSALS = {code for code in ErrorCode if code.name.endswith("_AUTHORIZATION_FAILED")}
 
 COMPARED = (
-    ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA, ApiKey.OFFSET_COMMIT, ApiKey.FIND_COORDINATOR,
-    ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP, ApiKey.SYNC_GROUP, ApiKey.DESCRIBE_GROUPS, ApiKey.LIST_GROUPS, ApiKey.CREATE_TOPICS,
-    ApiKey.DELETE_RECORDS, ApiKey.INIT_PRODUCER_ID, ApiKey.OFFSET_FOR_LEADER_EPOCH, ApiKey.ADD_PARTITIONS_TO_TXN,
-    ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN, ApiKey.TXN_OFFSET_COMMIT, ApiKey.DESCRIBE_CONFIGS, ApiKey.ALTER_CONFIGS,
+    ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH,
+    ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP, ApiKey.SYNC_GROUP,
+    ApiKey.DESCRIBE_GROUPS, ApiKey.LIST_GROUPS, ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.DELETE_RECORDS,
+    ApiKey.INIT_PRODUCER_ID, ApiKey.OFFSET_FOR_LEADER_EPOCH, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN,
+    ApiKey.END_TXN, ApiKey.TXN_OFFSET_COMMIT, ApiKey.DESCRIBE_CONFIGS, ApiKey.ALTER_CONFIGS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.DESCRIBE_LOG_DIRS, ApiKey.CREATE_PARTITIONS, ApiKey.DELETE_GROUPS,
     ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.OFFSET_DELETE, ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.DESCRIBE_CLUSTER,
     ApiKey.DESCRIBE_PRODUCERS, ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    ApiKey.WRITE_TXN_MARKERS, ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS, ApiKey.ALTER_REPLICA_LOG_DIRS,
+    ApiKey.ELECT_LEADERS, ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.ALTER_CLIENT_QUOTAS,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ApiKey.DESCRIBE_QUORUM, ApiKey.UPDATE_FEATURES,
+    ApiKey.UNREGISTER_BROKER, ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE, ApiKey.LIST_CONFIG_RESOURCES,
 )  # fmt: skip
-"""Those whose requests, made without meaning, change nothing for the next ones."""
+"""All that have a permission. Their requests, made without meaning, change nothing for the next ones."""
+NAMES = {ApiKey.DELETE_TOPICS: (ABSENT,)}
+"""What to ask about, where it is not both."""
+LEAST = {ApiKey.OFFSET_FETCH: 1}
+"""The first version, where Kafka does not serve one that it advertises."""
 
 PLAIN: dict[str, Any] = {
     "timeout_ms": 1000, "max_wait_ms": 0, "transaction_timeout_ms": 60_000, "validate_only": True, "endpoint_type": 1,
@@ -64,20 +79,32 @@ VARIANTS: dict[ApiKey, list[dict[str, Any]]] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: [{"resource_type": 2}, {"resource_type": 4, "resource_name": "1"}],
     ApiKey.INIT_PRODUCER_ID: [{}, {"transactional_id": None}],
     ApiKey.PRODUCE: [{"transactional_id": None}],
+    ApiKey.CREATE_ACLS: [{"resource_type": 2, "resource_pattern_type": 3, "principal": "none", "host": "*", "operation": 3}],
+    ApiKey.DELETE_ACLS: [{"resource_type_filter": 2, "pattern_type_filter": 3, "principal_filter": "User:none", "operation": 2}],
+    ApiKey.DESCRIBE_ACLS: [{"resource_type_filter": 2, "pattern_type_filter": 3, "operation": 3}],
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: [{"replicas": None}],
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: [{"upsertions": [], "mechanism": 1}],
+    ApiKey.UNREGISTER_BROKER: [{"broker_id": 99}],
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: [{"member_epoch": -1, "subscribed_topic_names": None, "subscribed_topic_regex": None}],
 }
 
 
 def acl(
-    kind: int, name: str, operation: int, principal: str = "User:ANONYMOUS", pattern: int = PatternType.PREFIXED
+    kind: int,
+    name: str,
+    operation: int,
+    principal: str = "User:ANONYMOUS",
+    pattern: int = PatternType.PREFIXED,
+    host: str = ASKING,
 ) -> AclCreation:
     return AclCreation(
-        resource_type=kind, resource_name=name, resource_pattern_type=pattern, principal=principal, host="*", operation=operation,
-        permission_type=3,
+        resource_type=kind, resource_name=name, resource_pattern_type=pattern, principal=principal, host=host,
+        operation=operation, permission_type=3,
     )  # fmt: skip
 
 
-def of_cluster(operation: AclOperation) -> AclCreation:
-    return acl(ResourceType.CLUSTER, CLUSTER_NAME, operation, pattern=PatternType.LITERAL)
+def of_cluster(operation: AclOperation, host: str = ASKING) -> AclCreation:
+    return acl(ResourceType.CLUSTER, CLUSTER_NAME, operation, pattern=PatternType.LITERAL, host=host)
 
 
 STATES = {
@@ -88,53 +115,62 @@ STATES = {
         for operation in map(AclOperation, numbers)
     },
     **{f"ID {operation.name}": acl(ResourceType.TRANSACTIONAL_ID, PREFIX, operation) for operation in map(AclOperation, (4, 8))},
-    **{f"CLUSTER {operation.name}": of_cluster(operation) for operation in map(AclOperation, (5, 8, 10, 11, 12))},
+    **{f"CLUSTER {operation.name}": of_cluster(operation) for operation in map(AclOperation, (5, 7, 8, 9, 10, 11, 12))},
 }
 
 
 class Broker:
-    """One of the two, and a connection to it."""
+    """One of the two, and a connection to it from each address."""
 
     def __init__(self, process: BrokerProcess) -> None:
-        self._target = Target(process.bootstrap, {})
-        self._connection: Connection | None = None
+        self._process = process
+        self._connections: dict[str, Connection] = {}
 
-    def ask(self, request: Any, version: int) -> Any:
+    def ask(self, request: Any, version: int, source: str = CHANGING) -> Any:
         """Return the response. Raises ClientError."""
-        if self._connection is None:
-            self._connection = Connection(self._target.connect())
+        if source not in self._connections:
+            self._connections[source] = self._connect(source)
         try:
-            return self._connection.call(request, version)
+            return self._connections[source].call(request, version)
         except ClientError:
-            self.close()
+            self._connections.pop(source).close()
             raise
+
+    def _connect(self, source: str) -> Connection:
+        connected = socket.create_connection(("127.0.0.1", self._process.port), timeout=60, source_address=(source, 0))
+        return Connection(Frames(connected, address=self._process.bootstrap, client_id="codes", response_s=60))
 
     def codes(self, key: ApiKey, version: int, values: dict[str, Any], name: str) -> set[int] | str:
         request = example(request_class(key), version, name, **{**PLAIN, **values})
         try:
-            return set(error_reader(response_class(key))(self.ask(request, version)))
+            return set(error_reader(response_class(key))(self.ask(request, version, ASKING)))
         except ClientError as error:
             return type(error).__name__
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        while self._connections:
+            self._connections.popitem()[1].close()
 
     def versions(self) -> dict[int, tuple[int, int]]:
-        with closing(Connection(self._target.connect())) as connection:
+        with closing(self._connect(ASKING)) as connection:
             connection.ask_versions(3)
             return connection.versions
 
     def prepare(self) -> None:
         topic = CreatableTopic(name=THERE, num_partitions=1, replication_factor=1)
         self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 5)
+        until(lambda: not self._error_of_group(), "the coordinator of the group serves it")
         kinds = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID)
         self.create(
+            of_cluster(AclOperation.ALTER, CHANGING),
+            of_cluster(AclOperation.CLUSTER_ACTION, OF_BROKER),
             *(acl(kind, PREFIX, AclOperation.ALL, "User:other") for kind in kinds),
-            of_cluster(AclOperation.ALTER),
-            of_cluster(AclOperation.CLUSTER_ACTION),
         )
+
+    def _error_of_group(self) -> int:
+        """Return the error code of a group: Kafka's coordinator comes with the first request for it."""
+        self.ask(example(FindCoordinatorRequest, 1, THERE), 1)
+        return int(self.ask(example(OffsetFetchRequest, 2, THERE), 2).error_code)
 
     def create(self, *creations: AclCreation) -> None:
         response = self.ask(CreateAclsRequest(creations=list(creations)), 2)
@@ -165,7 +201,8 @@ def _selecting(one: AclCreation) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, Broker]]:
     folder: Path = tmp_path_factory.mktemp("acls")
-    processes = [BrokerProcess(folder / "kafka", SETTINGS, start_command=KAFKA), BrokerProcess(folder / "ours", SETTINGS)]
+    of_kafka = {**SETTINGS, "group.coordinator.rebalance.protocols": "classic,consumer"}
+    processes = [BrokerProcess(folder / "kafka", of_kafka, start_command=KAFKA), BrokerProcess(folder / "ours", SETTINGS)]
     for process in processes:
         process.start()
     kafka, ours = map(Broker, processes)
@@ -189,8 +226,10 @@ def test_the_codes_are_those_of_kafka(state: str, brokers: tuple[Broker, Broker]
     compared = 0
     for key in COMPARED:
         for version in range(max(one[key][0] for one in served), min(one[key][1] for one in served) + 1):
+            if version < LEAST.get(key, 0):
+                continue
             for values in VARIANTS.get(key, [{}]):
-                for name in (THERE, ABSENT):
+                for name in NAMES.get(key, (THERE, ABSENT)):
                     of_kafka, of_ours = (broker.codes(key, version, values, name) for broker in brokers)
                     compared += 1
                     if _refusals(of_kafka) != _refusals(of_ours):

@@ -21,7 +21,7 @@ from typing import Any, Final
 from testing.clients.access import Access
 
 PAUSE_S: Final = 0.02
-LIMIT_MS: Final = 20_000
+LIMIT_MS: Final = 60_000
 
 
 @dataclass

@@ -33,7 +33,7 @@ public class SecuredClient {
 
     private static String done(String[] words) throws Exception {
         Properties settings = new Properties();
-        settings.put("max.block.ms", "10000");
+        settings.put("max.block.ms", "60000");
         settings.put("retries", "100");
         settings.put("max.in.flight.requests.per.connection", "1");
         for (int i = 2; i < words.length; i++) {
