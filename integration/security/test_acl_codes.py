@@ -192,7 +192,7 @@ class Broker:
 def _selecting(one: AclCreation) -> dict[str, Any]:
     """Return the fields of a filter that selects one ACL."""
     return {
-        "resource_type_filter": one.resource_type, "resource_name_filter": one.resource_name, "host_filter": None,
+        "resource_type_filter": one.resource_type, "resource_name_filter": one.resource_name, "host_filter": one.host,
         "pattern_type_filter": one.resource_pattern_type, "principal_filter": one.principal, "operation": one.operation,
         "permission_type": 1,
     }  # fmt: skip
