@@ -42,7 +42,7 @@ REPEATS: Final = repeated
 
 def handle(
     broker: Services, context: RequestContext, request: ProduceRequest
-) -> bytes | ProduceResponse | Awaitable[ProduceResponse | None] | Deferred[ProduceResults, ProduceResponse] | None:
+) -> bytes | ProduceResponse | Awaitable[ProduceResponse | None] | Deferred[ProduceResults, bytes | ProduceResponse] | None:
     """Append the records of each partition, and wait until they are settled where `acks` wants that."""
     check = None
     try:

@@ -50,6 +50,12 @@ cdef object append_only(
     object broker, object topic_partition, int64_t index, object records, int64_t acks, int64_t version, object timeout_ms,
     int64_t correlation_id, bytes encoded_name, ResponseForm form,
 )
-cpdef object only_of(object topic_partition, dict results)
+cpdef object settled(
+    object topic_partition, int64_t index, int64_t correlation_id, bytes encoded_name, ResponseForm form, dict results
+)
+@cython.locals(base_offset=int64_t, log_append_time_ms=int64_t, log_start_offset=int64_t)
+cdef object response_of(
+    object topic_partition, int64_t index, int64_t correlation_id, bytes encoded_name, ResponseForm form, object result
+)
 cpdef object only(object topic_partition, object result)
 cpdef object partition_response(object topic_partition, object result)

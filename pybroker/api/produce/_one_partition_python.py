@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pybroker.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
     from pybroker.replication.produce_data import ProduceResults
 
-__all__ = ["RepeatedProduce", "ResponseForm", "only", "only_of", "partition_response", "produce_one", "repeated"]
+__all__ = ["RepeatedProduce", "ResponseForm", "only", "partition_response", "produce_one", "repeated"]
 
 NONE = ErrorCode.NONE
 CLIENT = AppendOrigin.CLIENT
@@ -47,7 +47,7 @@ assert [one.name for one in schema_of(PartitionProduceData).fields] == ["index",
 
 def produce_one(
     broker: Services, context: RequestContext, request: ProduceRequest
-) -> bytes | ProduceResponse | Deferred[ProduceResults, ProduceResponse] | None:
+) -> bytes | ProduceResponse | Deferred[ProduceResults, bytes | ProduceResponse] | None:
     """Append to the only partition of a usual request, and return its response. Returns None for any other, with nothing done.
 
     A usual request has a response, names its topic, and has records that are there and belong to no transaction. Its client
@@ -97,7 +97,7 @@ def append_only(  # noqa: PLR0917  (a call by position is a third of a call by n
     correlation_id: int,
     encoded_name: bytes,
     form: ResponseForm,
-) -> bytes | ProduceResponse | Deferred[ProduceResults, ProduceResponse]:
+) -> bytes | ProduceResponse | Deferred[ProduceResults, bytes | ProduceResponse]:
     """Append to the only partition of a usual request, and return its response. Raises LongWorkError, with nothing done."""
     manager = broker.replica_manager
     result, required_offset = manager.append_one(
@@ -106,11 +106,8 @@ def append_only(  # noqa: PLR0917  (a call by position is a third of a call by n
     if required_offset != REFUSED:
         manager.wake(topic_partition)
     if required_offset < 0:
-        code, base_offset, log_append_time_ms, log_start_offset, _, _ = result
-        if code is not NONE:
-            return only(topic_partition, result)
-        return form.filled(correlation_id, encoded_name, index, base_offset, log_append_time_ms, log_start_offset)
-    deferred = Deferred(functools.partial(only_of, topic_partition))
+        return response_of(topic_partition, index, correlation_id, encoded_name, form, result)
+    deferred = Deferred(functools.partial(settled, topic_partition, index, correlation_id, encoded_name, form))
     manager.await_settled(
         timeout_ms=timeout_ms,
         acks=acks,
@@ -140,7 +137,7 @@ class RepeatedProduce(repeats.Repeated):
 
     def handle(
         self, broker: Services, records: memoryview
-    ) -> bytes | ProduceResponse | Deferred[ProduceResults, ProduceResponse] | None:
+    ) -> bytes | ProduceResponse | Deferred[ProduceResults, bytes | ProduceResponse] | None:
         """Append to the only partition of a request, and return its response. Returns None as `Repeated.handle`."""
         if kernels.is_of_transaction(records):
             return None
@@ -179,9 +176,31 @@ def repeated(context: RequestContext, request: ProduceRequest, frame: memoryview
     return None if form is None else RepeatedProduce(form, context, request)
 
 
-def only_of(topic_partition: TopicPartition, results: ProduceResults) -> ProduceResponse:
+def settled(  # noqa: PLR0917  (as `append_only`)
+    topic_partition: TopicPartition,
+    index: int,
+    correlation_id: int,
+    encoded_name: bytes,
+    form: ResponseForm,
+    results: ProduceResults,
+) -> bytes | ProduceResponse:
     """Return the response about one partition from its result among `results`."""
-    return only(topic_partition, results[topic_partition])
+    return response_of(topic_partition, index, correlation_id, encoded_name, form, results[topic_partition])
+
+
+def response_of(  # noqa: PLR0917  (as `append_only`)
+    topic_partition: TopicPartition,
+    index: int,
+    correlation_id: int,
+    encoded_name: bytes,
+    form: ResponseForm,
+    result: PartitionProduceResult,
+) -> bytes | ProduceResponse:
+    """Return the response about one partition, encoded if it has no error."""
+    code, base_offset, log_append_time_ms, log_start_offset, _, _ = result
+    if code is not NONE:
+        return only(topic_partition, result)
+    return form.filled(correlation_id, encoded_name, index, base_offset, log_append_time_ms, log_start_offset)
 
 
 def only(topic_partition: TopicPartition, result: PartitionProduceResult) -> ProduceResponse:

@@ -12,13 +12,12 @@ from pybroker.api.produce._one_partition_python import (
     RepeatedProduce,
     ResponseForm,
     only,
-    only_of,
     partition_response,
     produce_one,
     repeated,
 )
 from pybroker.native import choose
 
-__all__ = ["IS_NATIVE", "RepeatedProduce", "ResponseForm", "only", "only_of", "partition_response", "produce_one", "repeated"]
+__all__ = ["IS_NATIVE", "RepeatedProduce", "ResponseForm", "only", "partition_response", "produce_one", "repeated"]
 
 IS_NATIVE: Final = choose(_one_partition_python, globals())
