@@ -45,7 +45,7 @@ def at(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory)
         if shutil.which("java") is None or shutil.which("mvn") is None:
             pytest.skip("needs Java, and Maven for the jars")
         command = [sys.executable, "-m", "testing.process.kafka_peer", "start", "--release", request.param, "--heap", "512m"]
-    broker = BrokerProcess(tmp_path_factory.mktemp("people"), start_command=command)
+    broker = BrokerProcess(tmp_path_factory.mktemp("people"), {"group.initial.rebalance.delay.ms": "0"}, start_command=command)
     broker.start()
     try:
         yield broker.bootstrap

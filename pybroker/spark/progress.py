@@ -17,6 +17,8 @@ from typing import Final, TextIO, final
 
 _REDRAW_S: Final = 0.5
 _WINDOW_S: Final = 60.0
+_LOOK_SHARE: Final = 10
+"""How many times as long as a look, which may ask brokers for each partition, the next pause is at least."""
 _CLEAR: Final = "\r\x1b[K"
 
 
@@ -96,12 +98,15 @@ class Progress:
 
     def _run(self) -> None:
         began = time.monotonic()
-        while not self._over.wait(_REDRAW_S if self._is_terminal else self._interval_s):
+        wait_s = interval_s = _REDRAW_S if self._is_terminal else self._interval_s
+        while not self._over.wait(wait_s):
+            looked_at = time.monotonic()
             try:
                 standing = self._look()
             except Exception:  # noqa: S112 (the work itself meets the error and reports it)
                 continue
             now = time.monotonic()
+            wait_s = max(interval_s, _LOOK_SHARE * (now - looked_at))
             text = line(
                 self._name, standing, seconds=now - began, rows_before=self._before, pace=self._pace(now, rows=standing.rows)
             )

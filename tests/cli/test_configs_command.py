@@ -7,6 +7,12 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
+from pybroker.model import Offset, ProducerEpoch, ProducerId
+from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from pybroker.records.batch import Record
+from pybroker.records.build import build_batch
+from pybroker.terminal.profiles import target_of
+from pybroker.terminal.wire import wire_client
 from pybroker.testing import Broker, ThreadBroker
 from tests.cli.cluster import lines, objects, refusal
 
@@ -81,3 +87,28 @@ def test_transactions_are_listed_described_and_aborted(broker: ThreadBroker) -> 
     assert lines(at, "transactions", "abort", "tx", "--yes") == ["Aborted the transaction of tx"]
     assert objects(at, "transactions", "list", "--state", "Empty")[0]["transactional_id"] == "tx"
     assert refusal(at, "transactions", "abort", "tx", "--yes").endswith("has no open transaction: it is Empty")
+
+
+def test_a_transaction_that_no_coordinator_ends_is_found_and_aborted() -> None:
+    with Broker.in_thread({"transaction.partition.verification.enable": False}) as broker:
+        at = broker.bootstrap
+        broker.create_topic("a")
+        with wire_client(target_of({}, bootstrap=at)) as client:
+            record = Record(Offset(0), 1_795_248_000_000, None, b"open")
+            batch = build_batch(
+                [record], producer_id=ProducerId(7000), producer_epoch=ProducerEpoch(0), base_sequence=0, is_transactional=True
+            )
+            leader = client.leader("a", 0)
+            data = TopicProduceData(name="a", partition_data=[PartitionProduceData(index=0, records=memoryview(batch))])
+            produced = leader.call(ProduceRequest(transactional_id="lost", acks=-1, timeout_ms=10_000, topic_data=[data]), 9)
+        assert produced.responses[0].partition_responses[0].error_code == 0
+        broker.produce("a", "later")
+        assert lines(at, "consume", "a") == [], "committed readers are held up"
+        (row,) = objects(at, "transactions", "find-hanging", "--older-than", "0s")
+        assert (row["topic"], row["partition"], row["start_offset"], row["producer_id"]) == ("a", 0, 0, 7000)
+        place = ("--topic", "a", "--partition", "0", "--start-offset")
+        assert "has no open transaction that starts" in refusal(at, "transactions", "abort", *place, "1", "--yes")
+        assert lines(at, "transactions", "abort", *place, "0", "--yes") == ["Aborted the transaction of producer 7000 in a-0"]
+        assert lines(at, "transactions", "find-hanging", "--older-than", "0s") == ["No transaction hangs."]
+        assert lines(at, "consume", "a") == ["later"]
+        assert "name a TRANSACTIONAL_ID" in refusal(at, "transactions", "abort", "--yes", code=2)
