@@ -21,7 +21,7 @@ from click.testing import CliRunner
 
 from pybroker.cli.main import cli
 from testing.clients.stock import unique
-from testing.process.broker import BrokerProcess, external_bootstrap
+from testing.process.broker import BrokerProcess, external_bootstrap, read_line
 from testing.waiting import until
 
 OURS = "pybroker"
@@ -195,7 +195,7 @@ def test_a_reader_that_goes_away_ends_the_command(at: str, topic: str) -> None:
     with started(at, "consume", topic, "--follow") as command:
         assert command.stdout is not None
         assert command.stderr is not None
-        command.stdout.readline()
+        assert read_line(command, TIMEOUT_S)
         command.stdout.close()
         assert (command.wait(TIMEOUT_S), command.stderr.read()) == (141, b"")
 

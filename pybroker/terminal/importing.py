@@ -36,15 +36,15 @@ SIZE: Final = "max.message.bytes"
 SIZE_DEFAULT: Final = 1_048_588
 
 
-class AbortedTransaction(NamedTuple):
-    """An aborted transaction: its first offset, and that of its marker."""
+class AbortedStretch(NamedTuple):
+    """The stretch of an aborted transaction: its first offset, and that of its marker."""
 
     producer_id: ProducerId
     first: Offset
     last: Offset
 
 
-Aborted = tuple[AbortedTransaction, ...]
+Aborted = tuple[AbortedStretch, ...]
 
 
 class Moves:
@@ -199,7 +199,7 @@ def aborted_in(path: Path) -> Aborted:
                     continue
                 first = begun.pop(batch.producer_id, None)
                 if first is not None and control_type(batch) is ControlType.ABORT:
-                    found.append(AbortedTransaction(batch.producer_id, first, batch.base_offset))
+                    found.append(AbortedStretch(batch.producer_id, first, batch.base_offset))
     return tuple(found)
 
 
