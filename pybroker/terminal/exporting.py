@@ -102,5 +102,5 @@ class Export:
                     break
                 file.write(entry.data)
                 if not (aborted.has(entry) or entry.is_control):
-                    self._records += entry.record_count
+                    self._records += min(entry.record_count, entry.next_offset - reader.positions[one])
                 reader.reached(one, entry.next_offset)

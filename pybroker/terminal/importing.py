@@ -117,12 +117,12 @@ class Import:
     def _partition(self, partition: Partition) -> Moves:
         moves = Moves()
         for path in files_of(self._folder, partition, self._manifest.form):
-            aborted = () if self._manifest.form == "jsonl" else aborted_in(path)
+            begin, aborted = Offset(int(path.stem)), () if self._manifest.form == "jsonl" else aborted_in(path)
             with path.open("rb") as file:
                 if self._manifest.form == "jsonl":
                     self._lines(partition, path, file, moves)
                 else:
-                    self._batches(partition, file, moves, aborted)
+                    self._batches(partition, file, moves, aborted, begin)
         return moves
 
     def _lines(self, partition: Partition, path: Path, file: BinaryIO, moves: Moves) -> None:
@@ -144,12 +144,12 @@ class Import:
             del offsets[:count]
             self._records += count
 
-    def _batches(self, partition: Partition, file: BinaryIO, moves: Moves, aborted: Aborted) -> None:
+    def _batches(self, partition: Partition, file: BinaryIO, moves: Moves, aborted: Aborted, begin: Offset) -> None:
         target = self._prefix + partition.topic
         size = self._client.settings(target)[SIZE].value
         producer = Producer(*self._client.init_producer_id())
-        begin = self._end(partition)
-        planner = Planner(producer, Offset(0), begin, SIZE_DEFAULT if size is None else int(size))
+        size_max = SIZE_DEFAULT if size is None else int(size)
+        planner = Planner(producer, begin, self._end(partition), size_max)  # leaves out what the first batch has before `begin`
         writer = PartitionWriter(self._client, target, partition.number)
         try:
             for data in _whole_batches(file):
