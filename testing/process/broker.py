@@ -51,6 +51,10 @@ def command() -> list[str]:
     return shlex.split(chosen) if chosen else [sys.executable, "-m", "pybroker", "start"]
 
 
+ADMIN = "ADMIN "
+"""How the line begins that has the address of the page."""
+
+
 class BrokerProcess:
     """A broker with its own data directory, which keeps its port over restarts. The test that started it owns it.
 
@@ -66,6 +70,7 @@ class BrokerProcess:
         self.overrides = dict(overrides or {})
         self.port = 0
         self.ready_line = ""
+        self.admin_url = ""  # where the page is, if there is one
         self._checked = 0  # bytes of the log
         self._process: subprocess.Popen[bytes] | None = None
         _all.add(self)
@@ -89,6 +94,10 @@ class BrokerProcess:
         self.begin()
         assert self._process is not None
         self.ready_line = read_line(self._process, START_TIMEOUT_S)
+        if self.ready_line.startswith(ADMIN):
+            self.admin_url = self.ready_line.removeprefix(ADMIN)
+            assert self._process.stdout is not None
+            self.ready_line = self._process.stdout.readline().decode().strip()  # both lines come at once
         ready = re.fullmatch(r"READY (\S+):(\d+)", self.ready_line)
         if ready is None:
             self.kill()
