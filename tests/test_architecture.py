@@ -214,6 +214,7 @@ PLACES = {("position", "end"), ("position", "size"), ("position", "length"), ("l
 """Where bytes lie, in the order that every reader of bytes and files has; by position, as they are read for each record."""
 BY_POSITION = {
     "between": "low and high, as they are read",
+    "set_write_buffer_limits": "a transport of asyncio has it so",
     "between_or": "low and high, as they are read",
     "increment_sequence": "a sum, whose terms may change places",
     "_record": "called for each record",

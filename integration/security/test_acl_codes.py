@@ -63,7 +63,7 @@ COMPARED = (
 )  # fmt: skip
 """All that have a permission. Their requests, made without meaning, change nothing for the next ones."""
 NAMES = {ApiKey.DELETE_TOPICS: (ABSENT,)}
-"""What to ask about, where it is not both."""
+"""The topics to ask about, where it is not both."""
 LEAST = {ApiKey.OFFSET_FETCH: 1}
 """The first version, where Kafka does not serve one that it advertises."""
 

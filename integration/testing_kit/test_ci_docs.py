@@ -17,7 +17,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from integration.testing_kit.test_docs import PLUGINS, README, TIMEOUT_S, blocks
+from integration.testing_kit.test_docs import PLUGINS, TIMEOUT_S, blocks, example_of_the_readme
 from pybroker.testing import Broker
 from testing.places import ROOT
 
@@ -103,7 +103,7 @@ def test_the_requirements_are_some_and_name_a_commit() -> None:
 
 
 def test_the_commands_of_the_jobs_run(tmp_path: Path) -> None:
-    (tmp_path / "test_orders.py").write_text(blocks("python", README)[0])
+    (tmp_path / "test_orders.py").write_text(example_of_the_readme())
     (tmp_path / "services").mkdir()
     (tmp_path / "services" / "test_it.py").write_text(TEST_OF_A_SERVICE)
     base = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")}

@@ -15,13 +15,14 @@ from pybroker.admin.calls import BAD_REQUEST, STATUSES, UNAVAILABLE, AdminError,
 from pybroker.admin.guards import BODY_BYTES_MAX, JSON_TYPE, Guards
 from pybroker.admin.routes import route_of
 from pybroker.http_server import Bounds, HttpServer, Response
+from pybroker.metrics.pages import Breaks
 from pybroker.protocol.error_codes import KafkaError
 from pybroker.security.acl.binding import AclOperation
 from pybroker.security.principal import ANONYMOUS
 from pybroker.web import asset_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pybroker.admin.logins import Logins
     from pybroker.admin.subject import Parts, Subject
@@ -133,4 +134,24 @@ def _body(data: bytes) -> dict[str, Any]:
 
 
 def _response(status: int, content: object, headers: tuple[tuple[str, str], ...] = ()) -> Response:
-    return Response(status, json.dumps(content).encode() + b"\n", JSON_TYPE, headers=(*HEADERS, *headers))
+    body = "".join(_pieces(content)).encode()
+    return Response(status, body, JSON_TYPE, headers=(*HEADERS, *headers))
+
+
+def _pieces(content: object) -> Iterator[str]:
+    """Yield JSON. A long list comes in pieces with pauses, because the encoder keeps the interpreter from the broker's loop."""
+    if not isinstance(content, dict):
+        yield json.dumps(content)
+    else:
+        breaks = Breaks()
+        for number, (key, value) in enumerate(content.items()):
+            yield f"{', ' if number else '{'}{json.dumps(key)}: "
+            if not isinstance(value, list):
+                yield json.dumps(value)
+                continue
+            for place, one in enumerate(value):
+                yield f"{', ' if place else '['}{json.dumps(one)}"
+                breaks.take()
+            yield "]" if value else "[]"
+        yield "}" if content else "{}"
+    yield "\n"

@@ -72,6 +72,21 @@ def of_group(group: Group) -> Json:
     }
 
 
+def of_group_in_short(group: Group) -> Json:
+    """Return a group without its members and offsets: their number, and the lag for each topic."""
+    lags: dict[str, int] = {}
+    for (topic, _), one in group.offsets.items():
+        lags[topic] = lags.get(topic, 0) + one.lag
+    return {
+        "group_id": group.group_id,
+        "kind": group.kind,
+        "state": group.state,
+        "lag": group.lag,
+        "member_count": len(group.members),
+        "topics": [{"topic": topic, "lag": lag} for topic, lag in lags.items()],
+    }
+
+
 def of_transaction(transaction: Transaction) -> Json:
     """Return a transactional id with what is known of its last transaction."""
     return {

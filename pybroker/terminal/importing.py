@@ -199,7 +199,7 @@ def aborted_in(path: Path) -> Aborted:
                     continue
                 first = begun.pop(batch.producer_id, None)
                 if first is not None and control_type(batch) is ControlType.ABORT:
-                    found.append(AbortedStretch(batch.producer_id, first, batch.base_offset))
+                    found.append(AbortedStretch(producer_id=batch.producer_id, first=first, last=batch.base_offset))
     return tuple(found)
 
 

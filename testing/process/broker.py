@@ -93,16 +93,15 @@ class BrokerProcess:
         """Start the broker, on its previous port if it had one, and wait for READY."""
         self.begin()
         assert self._process is not None
-        self.ready_line = read_line(self._process, START_TIMEOUT_S)
-        if self.ready_line.startswith(ADMIN):
-            self.admin_url = self.ready_line.removeprefix(ADMIN)
-            assert self._process.stdout is not None
-            self.ready_line = self._process.stdout.readline().decode().strip()  # both lines come at once
+        self.ready_line = read_line(self._process, START_TIMEOUT_S, self._note_admin)
         ready = re.fullmatch(r"READY (\S+):(\d+)", self.ready_line)
         if ready is None:
             self.kill()
             raise RuntimeError(f"the broker printed {self.ready_line!r} instead of READY; its log ends:\n{self.log_text[-3000:]}")
         self.port = int(ready[2])
+
+    def _note_admin(self, url: str) -> None:
+        self.admin_url = url
 
     def begin(self) -> None:
         """Start the broker, as `start` does, without waiting for READY."""
@@ -193,8 +192,11 @@ def own_brokers(folder: Path) -> Iterator[Callable[..., BrokerProcess]]:
                 closing.callback(broker.close)
 
 
-def read_line(process: subprocess.Popen[bytes], timeout_s: float) -> str:
-    """Return the first line of stdout, or as much of it as exists when the process ends or the time is over."""
+def read_line(process: subprocess.Popen[bytes], timeout_s: float, on_admin: Callable[[str], None] = lambda _url: None) -> str:
+    """Return the first line of stdout, or as much of it as exists when the process ends or the time is over.
+
+    A line with the address of the page comes before it, and is given to `on_admin`.
+    """
     assert process.stdout is not None
     text, deadline = b"", time.monotonic() + timeout_s
     with selectors.DefaultSelector() as selector:
@@ -204,4 +206,7 @@ def read_line(process: subprocess.Popen[bytes], timeout_s: float) -> str:
             if not piece:
                 break
             text += piece
+            if text.startswith(ADMIN.encode()) and b"\n" in text:
+                line, _, text = text.partition(b"\n")
+                on_admin(line.decode().removeprefix(ADMIN))
     return text.decode().partition("\n")[0].rstrip("\r")

@@ -8,8 +8,9 @@ from pybroker.admin import group_changes, groups
 from pybroker.admin.body import checked, schema_of
 from pybroker.admin.calls import BAD_REQUEST, NOT_FOUND, AdminError
 from pybroker.admin.route import Route
-from pybroker.admin.shapes import of_group
+from pybroker.admin.shapes import of_group, of_group_in_short
 from pybroker.admin.topics import EARLIEST, LATEST
+from pybroker.metrics.pages import Breaks
 
 if TYPE_CHECKING:
     from pybroker.admin.calls import Call, Json
@@ -28,9 +29,14 @@ MOVE: Final = schema_of(
 PLACES: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 
-async def list_groups(subject: Subject, _call: Call) -> Json:
-    """Return all groups with members, offsets and lag."""
-    return {"groups": [of_group(one) for one in (await subject.carry_out(groups.groups())).values()]}
+async def list_groups(subject: Subject, call: Call) -> Json:
+    """Return all groups, with members, offsets and lag or in short."""
+    shape = of_group_in_short if call.query.get("short") == "true" else of_group
+    breaks, listed = Breaks(), []
+    for one in (await subject.carry_out(groups.groups())).values():
+        listed.append(shape(one))
+        breaks.take()
+    return {"groups": listed}
 
 
 async def show_group(subject: Subject, call: Call) -> Json:
@@ -64,7 +70,13 @@ async def delete_group(subject: Subject, call: Call) -> Json:
 _ERRORS: Final = {404: "There is no such group, or no such topic.", 409: "The group has members."}
 
 ROUTES: Final = (
-    Route("GET", "/v1/groups", list_groups, "All groups with members, offsets and lag."),
+    Route(
+        "GET",
+        "/v1/groups",
+        list_groups,
+        "All groups with members, offsets and lag.",
+        query={"short": "true: the number of members, and the lag for each topic, in place of members and offsets."},
+    ),
     Route("GET", "/v1/groups/{group}", show_group, "A group with members, offsets and lag.", errors={404: _ERRORS[404]}),
     Route(
         "POST",

@@ -22,6 +22,7 @@ class Stay {
 
   async live(act, everyMs = REFRESH_MS) {
     while (!this.signal.aborted) {
+      const began = performance.now();
       if (!document.hidden) {
         try {
           await act();
@@ -33,7 +34,7 @@ class Stay {
           if (error instanceof ApiError && error.status >= 400 && error.status < 500) this.failed?.(error);
         }
       }
-      await new Promise((resolve) => setTimeout(resolve, everyMs));
+      await new Promise((resolve) => setTimeout(resolve, Math.max(everyMs, 5 * (performance.now() - began))));
     }
   }
 

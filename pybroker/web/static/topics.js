@@ -20,7 +20,7 @@ export function show(main, stay) {
   const draw = () => table.set(found.filter((row) => internal.firstChild.checked || !row.is_internal), (row) => row.name);
   main.append(title("Topics"), creation(), h("div", { class: "bar" }, internal), table.element);
   stay.live(async () => {
-    const [{ topics }, { groups }] = await Promise.all([stay.get("/v1/topics"), stay.get("/v1/groups")]);
+    const [{ topics }, { groups }] = await Promise.all([stay.get("/v1/topics"), stay.get("/v1/groups?short=true")]);
     const now = performance.now();
     const ends = new Map(topics.map((one) => [one.topic_id, one.partitions.reduce((sum, part) => sum + part.end, 0)]));
     const byTopic = lagsOf(groups);
@@ -44,9 +44,7 @@ function replicas(row) {
 function lagsOf(groups) {
   const byTopic = new Map();
   for (const group of groups) {
-    const sums = new Map();
-    for (const one of group.offsets) sums.set(one.topic, (sums.get(one.topic) ?? 0) + one.lag);
-    for (const [topic, lag] of sums) {
+    for (const { topic, lag } of group.topics) {
       if (!byTopic.has(topic)) byTopic.set(topic, []);
       byTopic.get(topic).push({ group: group.group_id, lag });
     }
