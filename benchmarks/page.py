@@ -32,15 +32,6 @@ VIEWS: Final = (
     "/v1/cluster", "/v1/topics", "/v1/groups?short=true", "/v1/groups", "/v1/topics/t0", "/v1/topics/t0/records", "/v1/groups/g0",
     "/metrics",
 )  # fmt: skip
-    "/v1/cluster",
-    "/v1/topics",
-    "/v1/groups?short=true",
-    "/v1/groups",
-    "/v1/topics/t0",
-    "/v1/topics/t0/records",
-    "/v1/groups/g0",
-    "/metrics",
-)
 
 
 def main() -> None:
