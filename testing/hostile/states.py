@@ -16,15 +16,17 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from testing.hostile.victims import Attempt
+from testing.hostile.victims import LAST_ID, Attempt
 from testing.wire import raw
 from testing.wire.frames import Mutator
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 ABRUPT_SHARE: Final = 0.05
-HALF_CLOSED_SHARE: Final = 0.95
-LAST: Final = raw.request(raw.API_VERSIONS, 0, b"", 0x7E57ED)
-"""Its response shows that the broker is done with everything before it."""
+HALF_CLOSED_SHARE: Final = 0.99
+BROKEN_SHARE: Final = 0.03
+NOISE_SHARE: Final = 0.1
+LAST: Final = raw.request(raw.API_VERSIONS, 0, b"", LAST_ID)
+HELLO: Final = raw.request(raw.API_VERSIONS, 0, b"")
 
 Make = Callable[[], Attempt]
 
@@ -65,7 +67,7 @@ def tokens(names: Iterable[str]) -> list[bytes]:
 
 
 def before_sasl(rng: random.Random, frames: Sequence[bytes]) -> Make:
-    greeting = [one[4:] for one in (LAST, handshake("PLAIN"), handshake("SCRAM-SHA-256", 0), authenticate(plain("a", "b")))]
+    greeting = [one[4:] for one in (HELLO, handshake("PLAIN"), handshake("SCRAM-SHA-256", 0), authenticate(plain("a", "b")))]
     mutator = Mutator([*greeting * (len(frames) // 8), *frames], rng.getrandbits(32))
     return lambda: _attempt(rng, b"", 0, [mutator.frame() for _ in range(rng.choice((1, 1, 2, 8)))], mutator)
 
@@ -92,11 +94,12 @@ def after_sasl(rng: random.Random, frames: Sequence[bytes], user: str, password:
 
 
 def _attempt(rng: random.Random, begin: bytes, good: int, frames: list[bytes], mutator: Mutator) -> Attempt:
-    if rng.random() < 0.03:
+    is_last = rng.random() < BROKEN_SHARE
+    if is_last:  # else the broker waits for the rest of it
         frames.append(mutator.broken_size())
     sent = b"".join((begin, *frames, LAST))
     is_abrupt = rng.random() < ABRUPT_SHARE
-    return Attempt(sent[: rng.randrange(len(sent))] if is_abrupt else sent, len(frames), good, is_abrupt)
+    return Attempt(sent[: rng.randrange(len(sent))] if is_abrupt else sent, len(frames), good, is_abrupt, is_last)
 
 
 def before_tls(rng: random.Random, context: ssl.SSLContext) -> Make:
@@ -123,18 +126,18 @@ def before_tls(rng: random.Random, context: ssl.SSLContext) -> Make:
 def in_tls(rng: random.Random, context: ssl.SSLContext) -> Make:
     noise = Mutator([rng.randbytes(100)], rng.getrandbits(32))
 
-    def spoil(flight: bytes) -> bytes:
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+
+    def spoil(flight: bytes) -> tuple[bytes, int]:
         mutator = Mutator([flight], rng.getrandbits(32))
-        return b"".join(mutator.frame()[4:] for _ in range(rng.choice((1, 1, 2)))) + (
-            noise.frame()[4:] if rng.random() < 0.1 else b""
-        )
+        bad = [mutator.frame()[4:] for _ in range(rng.choice((1, 1, 2)))]
+        return b"".join((*bad, noise.frame()[4:] if rng.random() < NOISE_SHARE else b"")), len(bad)
 
     def make() -> Attempt:
         context.maximum_version = rng.choice((ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3))
         sent, client, incoming, outgoing = _hello(context, "localhost")
-        return Attempt(
-            sent, is_abrupt=rng.random() < ABRUPT_SHARE, client=client, incoming=incoming, outgoing=outgoing, spoil=spoil
-        )
+        is_abrupt = rng.random() < ABRUPT_SHARE
+        return Attempt(sent, 0, is_abrupt=is_abrupt, client=client, incoming=incoming, outgoing=outgoing, spoil=spoil)
 
     return make
 
