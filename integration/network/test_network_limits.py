@@ -16,7 +16,7 @@ import pytest
 from pybroker.clock import SystemClock
 from pybroker.network import acceptor, server, strangers
 from pybroker.network.binding import bind_all
-from pybroker.network.limits import OS_DEFAULT, BoundListener, Listener, NetworkLimits
+from pybroker.network.limits import OS_DEFAULT, BoundListener, Listener, ListenerLimits, NetworkLimits
 from pybroker.network.memory_pool import MemoryPool
 from pybroker.network.mute import MuteReason
 from pybroker.network.server import SocketServer
@@ -370,15 +370,20 @@ def test_at_max_connections_clients_wait_for_a_free_slot_and_others_are_served(l
     run(loop, scenario)
 
 
+@pytest.mark.parametrize(
+    "limits",
+    [NetworkLimits(max_connections=30), NetworkLimits(of_listeners={"PLAINTEXT": ListenerLimits(max_connections=30)})],
+    ids=["of the broker", "of the listener"],
+)
 def test_strangers_make_room_for_clients_that_wait_and_a_client_keeps_its_connection(
-    loop: str, monkeypatch: pytest.MonkeyPatch
+    loop: str, monkeypatch: pytest.MonkeyPatch, limits: NetworkLimits
 ) -> None:
     monkeypatch.setattr(strangers, "GRACE_MS", 50)
     monkeypatch.setattr(strangers, "PRESSED_MS", 100)
     monkeypatch.setattr(server, "LOOK_MS", 20)
 
     async def scenario() -> None:
-        async with serving(limits=NetworkLimits(max_connections=30)) as scene:
+        async with serving(limits=limits) as scene:
             first = await scene.client()
             first.send(b"eone")
             assert await first.receive() == b"one"

@@ -337,8 +337,13 @@ class SocketServer:
     def _make_room(self) -> None:
         """Give connections up for clients that wait for one, if there are any that no client needs."""
         given_up = sum(acceptor.give_up(ACCEPTS_AT_ONCE) for acceptor in self._acceptors)
+        count = ACCEPTS_AT_ONCE - min(given_up, ACCEPTS_AT_ONCE)
         if self._taken >= min(self._limits.max_connections, self._limits.descriptors_max):  # not only for want of handshakes
-            self.strangers.give_up(ACCEPTS_AT_ONCE - min(given_up, ACCEPTS_AT_ONCE))
+            self.strangers.give_up(count)
+            return
+        for name in {acceptor.name for acceptor in self._acceptors if acceptor.is_waiting}:
+            if self._is_full(name):
+                self.strangers.give_up(count, name)
 
     # -- accepting
 
@@ -347,12 +352,16 @@ class SocketServer:
         limits, taken, handshakes = self._limits, self._taken, self.handshakes.get(listener.name)
         if handshakes is not None and not handshakes.has_room:
             return False
-        own = limits.of_listeners.get(listener.name)
-        if own is not None and own.max_connections <= self.listener_counters[listener.name].connections_open + sum(
-            acceptor.arriving for acceptor in self._acceptors if acceptor.name == listener.name
-        ):
+        if self._is_full(listener.name):
             return False
         return taken < limits.descriptors_max and (taken < limits.max_connections or listener.is_protected)
+
+    def _is_full(self, name: str) -> bool:
+        """Return whether a listener has as many connections as its own limit allows."""
+        own = self._limits.of_listeners.get(name)
+        return own is not None and own.max_connections <= self.listener_counters[name].connections_open + sum(
+            acceptor.arriving for acceptor in self._acceptors if acceptor.name == name
+        )
 
     def _pause_ms(self, listener: Listener) -> int:
         """Count an accepted connection, and return for how long the listener accepts no other."""

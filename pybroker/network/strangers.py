@@ -8,8 +8,9 @@ or with the sizes of requests that never come, keep its clients out. The rules h
         requests wait for memory, in every PRESSED_MS, and its end within half of `request_progress_timeout_ms`
     responses that peers have not taken have at most `unsent_response_bytes_max` by sum, or those that have waited longest for a
         peer that takes nothing are given up, and after them those of peers that take something
-    while clients wait for a connection because all are taken, connections are given up for them: at first those without a first
-        request for GRACE_MS, then those that do not continue with a request, or with taking a response, for PRESSED_MS
+    while clients wait for a connection because all are taken, of the broker or of a listener, connections are given up for them:
+        at first those without a first request for GRACE_MS, then those that do not continue with a request, or with taking a
+        response, for PRESSED_MS
 
 Time for which the broker itself does not read is not counted. A client that has sent a request and is idle has only Kafka's
 bound: it cannot be distinguished from an honest one. `max.connections.per.ip` keeps one address from taking all connections.
@@ -30,7 +31,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pybroker.powers import is_power_of_ten
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from pybroker.network._connection_python import ConnectionCore
     from pybroker.network.limits import NetworkLimits
@@ -122,15 +123,17 @@ class Strangers:
                     self._look_at(connection, now_ns=now_ns, timeout_ms=timeout_ms, whole_ms=whole_ms)
             yield
 
-    def give_up(self, count: int) -> int:
-        """Close up to `count` connections, because clients wait for one. Returns how many."""
-        now_ns = self._now_ns()
+    def give_up(self, count: int, listener: str | None = None) -> int:
+        """Close up to `count` connections, at any listener or at one, because clients wait for one. Returns how many."""
+
+        def chosen(connections: Mapping[ConnectionCore, object]) -> Iterator[ConnectionCore]:
+            return (one for one in connections if listener is None or one.context.listener_name == listener)
+
+        before_ns = self._now_ns() - GRACE_MS * _NS_PER_MS
         late = [
-            one
-            for one, since_ns in islice(self._fresh.items(), count)
-            if now_ns - since_ns >= GRACE_MS * _NS_PER_MS and not one.is_waiting_for_broker
+            one for one in islice(chosen(self._fresh), count) if self._fresh[one] <= before_ns and not one.is_waiting_for_broker
         ]
-        stalled = list(islice(self._stalled, count - len(late)))
+        stalled = list(islice(chosen(self._stalled), count - len(late)))
         for connection in late:
             self._close(connection, "it has sent no request, and other clients wait for a connection")
         for connection in stalled:

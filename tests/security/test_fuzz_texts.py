@@ -5,18 +5,23 @@ The texts are mutations of good ones. The last two draw ACLs, and compare with a
 
 from __future__ import annotations
 
+import json
 import random
 import ssl
-from base64 import b64encode
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
 
 import pytest
 
+from pybroker.clock import ManualClock
 from pybroker.security.acl.binding import Acl, AclOperation, PatternType, PermissionType, ResourcePattern, ResourceType, word_of
 from pybroker.security.acl.filters import AclFilter
 from pybroker.security.principal import parse
+from pybroker.security.sasl.bearer_tokens import Expected, SignedTokens, UnsecuredTokens
 from pybroker.security.sasl.exchange import Exchange, RefusedError, SaslError
 from pybroker.security.sasl.jaas import parse_modules
+from pybroker.security.sasl.key_set import parse_key_set
+from pybroker.security.sasl.oauthbearer import OauthBearer
 from pybroker.security.sasl.plain import USER_PREFIX, Plain
 from pybroker.security.sasl.scram import Scram
 from pybroker.security.sasl.scram_credentials import SHA_256, Credential, ScramMechanism, of_salted_password
@@ -24,9 +29,11 @@ from pybroker.security.sasl.token_logins import TokenLogin
 from pybroker.security.tls.certificates import authority
 from pybroker.security.tls.distinguished_name import subject_of
 from pybroker.security.tls.mapping_rules import MappingRules, NoRuleError
+from testing.clients.tokens import Issuer, claims
 from testing.wire.frames import Mutator
 
 SEED, COUNT = 40, 3_000
+OF_JWT = 1_000
 NONCE, SECRET = "n" * 24, "hush"
 SALTED = b"of the password"
 FIRST = [
@@ -58,9 +65,9 @@ class Users:
         return b"of the cluster"
 
 
-def mutated(work: Callable[[bytes], object], texts: Sequence[str | bytes]) -> None:
+def mutated(work: Callable[[bytes], object], texts: Sequence[str | bytes], count: int = COUNT) -> None:
     mutator = Mutator([one.encode() if isinstance(one, str) else one for one in texts], SEED)
-    for _ in range(COUNT):
+    for _ in range(count):
         work(mutator.frame()[4:])
 
 
@@ -88,6 +95,54 @@ def test_no_message_of_scram_without_the_password_logs_in() -> None:
         assert fails(exchange, token), token
 
     mutated(last, FINAL)
+
+
+def test_no_message_of_oauthbearer_logs_in_as_another_user_than_the_token_names() -> None:
+    issuer, now_s = Issuer(), 1_000_000
+    expected = Expected(audiences=("kafka",), issuer=None, skew_ms=30_000, scope_claim="scope", sub_claim="sub")
+    mechanism = OauthBearer(SignedTokens(parse_key_set(issuer.document()), expected, ManualClock(now_s * 1_000)))
+    token = issuer.token("user", lives_s=600, now_s=now_s, aud=["kafka"], scope=["a"]).encode()
+    header, _, signature = token.split(b".")
+    payload = claims("other", 600, now_s, {"aud": "kafka"})
+
+    def respond(message: bytes) -> None:
+        exchange = mechanism.begin()
+        if not fails(exchange, message):
+            assert exchange.identity is not None
+            assert exchange.identity.name == "user", message
+
+    def message(token: bytes, authorization: bytes = b"") -> bytes:
+        return b"n," + authorization + b",\x01auth=Bearer " + token + b"\x01\x01"
+
+    assert not fails(mechanism.begin(), message(token))
+    mutated(respond, [message(token), message(token, b"a=user"), message(token, b"a=other")], OF_JWT)
+    mutated(lambda part: respond(message(b".".join((header, segment(part), signature)))), [payload], OF_JWT)
+    mutated(
+        lambda part: respond(message(b".".join((segment(part), segment(payload), signature)))),
+        [b'{"alg":"ES256","kid":"k"}', b'{"alg":"none"}', b'{"alg":"HS256","crit":["b64"],"b64":false}', b"[" * 2_000],
+        OF_JWT,
+    )
+
+
+def test_claims_of_any_form_are_read_or_refused() -> None:
+    """These are tokens without a signature, so that the claims are read."""
+    now_s = 1_000_000
+    tokens = UnsecuredTokens(sub_claim="sub", scope_claim="scope", scope=["a"], skew_ms=0, clock=ManualClock(now_s * 1_000))
+    mechanism = OauthBearer(tokens)
+    texts = [
+        json.dumps({"sub": "user", "exp": now_s + 9, "iat": now_s, "nbf": now_s, "scope": scope})
+        for scope in ("a", ["a", "b"], {})
+    ]
+    header = segment(b'{"alg":"none"}')
+    mutated(
+        lambda part: fails(mechanism.begin(), b"n,,\x01auth=Bearer " + b".".join((header, segment(part), b"")) + b"\x01\x01"),
+        [*texts, "[" * 2_000, '{"exp":1e999}', '{"a":' * 1_000],
+        OF_JWT,
+    )
+
+
+def segment(part: bytes) -> bytes:
+    return urlsafe_b64encode(part).rstrip(b"=")
 
 
 def test_login_modules_are_read_or_refused_without_a_word_of_them() -> None:
