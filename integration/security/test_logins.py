@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
 import re
 import socket
 import struct
@@ -15,12 +14,10 @@ import pytest
 from integration.security.sasl import PASSWORD, USER, WRITERS, login, sasl_listener
 from testing.process.broker import BrokerProcess
 from testing.process.kafka_peer import free_port
-from testing.process.procstat import memory_bytes
 
 VERSIONS, HANDSHAKE, AUTHENTICATE, METADATA = 18, 17, 36, 3
 TOKEN = f"\0{USER}\0{PASSWORD}".encode()
-FRAMES = 20_000
-GROWTH_BYTES_MAX = 20 << 20
+RECEIVED_MAX, CONNECTIONS = 1_000, 20
 
 
 def frame(body: bytes) -> bytes:
@@ -48,10 +45,11 @@ class RawClient:
     def ask(self, sent: bytes) -> bytes:
         """Return the response to a frame without its size; nothing if the broker closes the connection."""
         self.socket.sendall(sent)
-        size = self._read(4)
-        return self._read(struct.unpack(">i", size)[0]) if size else b""
+        size = self.read(4)
+        return self.read(struct.unpack(">i", size)[0]) if size else b""
 
-    def _read(self, count: int) -> bytes:
+    def read(self, count: int) -> bytes:
+        """Return the next bytes; fewer if the broker closes the connection."""
         found = b""
         while len(found) < count:
             try:
@@ -96,7 +94,7 @@ def test_a_client_of_kafka_0_9_sends_bare_tokens(broker: BrokerProcess) -> None:
     with RawClient(broker) as client:
         assert client.ask(request(HANDSHAKE, 0, text("PLAIN")))[4:6] == b"\0\0"
         client.socket.sendall(frame(TOKEN))
-        assert client._read(4) == b"\0\0\0\0", "an empty token"
+        assert client.read(4) == b"\0\0\0\0", "an empty token"
         assert len(client.ask(request(METADATA, 0, struct.pack(">i", 0)))) > 8
 
 
@@ -143,24 +141,47 @@ def counted(broker: BrokerProcess, name: str) -> float:
     return float(match[1])
 
 
-def test_mutated_frames_before_a_login_cost_nothing(broker: BrokerProcess) -> None:
-    """Send mutated logins, each to its end, and see that others are served and that the memory stays."""
-    generator = random.Random(40)
-    whole = [
-        request(VERSIONS, 0), request(HANDSHAKE, 1, text("PLAIN")), request(HANDSHAKE, 0, text("SCRAM-SHA-256")),
-        request(AUTHENTICATE, 2, b"\0" + bytes([len(TOKEN) + 1]) + TOKEN + b"\0"), frame(TOKEN), frame(b"n,,n=first,r=abc"),
-    ]  # fmt: skip
-    before_bytes = 0
-    for number in range(FRAMES // 20):
-        sent = bytearray(b"".join(generator.choice(whole) for _ in range(20)))
-        for _ in range(generator.randrange(1, 8)):
-            sent[generator.randrange(len(sent))] = generator.randrange(256)
-        with RawClient(broker) as client, contextlib.suppress(ConnectionError):  # the broker may have closed the connection
-            client.socket.sendall(sent)
-        if number == FRAMES // 100:
-            before_bytes = memory_bytes(broker.pid)
-    with RawClient(broker) as client:
+@pytest.fixture(scope="module")
+def bounded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """Yield a broker that gives strangers little."""
+    settings = sasl_listener(
+        pybroker_first_request_timeout_ms="2000", sasl_server_max_receive_size=str(RECEIVED_MAX), max_connections=str(CONNECTIONS)
+    )
+    process = BrokerProcess(tmp_path_factory.mktemp("bounded"), settings)
+    process.start()
+    yield process
+    process.close()
+
+
+def test_a_client_that_does_not_log_in_is_closed_in_time_whatever_it_asks(bounded: BrokerProcess) -> None:
+    with RawClient(bounded) as user, RawClient(bounded) as silent, RawClient(bounded) as begins, RawClient(bounded) as asks:
+        user.log_in()
+        assert begins.ask(request(HANDSHAKE, 1, text("PLAIN")))
+        with contextlib.suppress(ConnectionError):
+            while asks.ask(request(VERSIONS, 0)):
+                pass
+        assert silent.read(1) == begins.read(1) == b""
+        assert user.ask(request(METADATA, 0, struct.pack(">i", 0)))
+    assert "it has not logged in within 2000 ms" in bounded.log_text
+
+
+def test_many_strangers_keep_no_user_out(bounded: BrokerProcess) -> None:
+    whole = request(HANDSHAKE, 1, text("PLAIN"))
+    with contextlib.ExitStack() as strangers:
+        for number in range(2 * CONNECTIONS):
+            strangers.enter_context(RawClient(bounded)).socket.sendall((b"", whole, request(VERSIONS, 0), whole[:9])[number % 4])
+        with RawClient(bounded) as user:
+            user.log_in()
+            assert user.ask(request(METADATA, 0, struct.pack(">i", 0)))
+
+
+def test_the_bytes_of_a_request_are_bounded_until_the_login(bounded: BrokerProcess) -> None:
+    large = frame(struct.pack(">hhih", VERSIONS, 0, 7, RECEIVED_MAX) + b"c" * RECEIVED_MAX)
+    for begin in (b"", request(HANDSHAKE, 1, text("PLAIN"))):
+        with RawClient(bounded) as client:
+            assert not begin or client.ask(begin)
+            client.socket.sendall(large[:4])
+            assert client.read(1) == b"", "the broker does not wait for the rest"
+    with RawClient(bounded) as client:
         client.log_in()
-        assert client.ask(request(METADATA, 0, struct.pack(">i", 0)))
-    assert memory_bytes(broker.pid) - before_bytes < GROWTH_BYTES_MAX
-    assert "which is a bug" not in broker.log_text
+        assert client.ask(large)
