@@ -57,7 +57,7 @@ def _frames(target: Target) -> list[bytes]:
 
 STATES: Final[Mapping[str, Callable[[random.Random, Target], states.Make]]] = {
     "before TLS": lambda rng, target: states.before_tls(rng, target.context()),
-    "in TLS": lambda rng, target: states.in_tls(rng, target.context()),
+    "in TLS": lambda rng, target: states.in_tls(rng, target.context(), target.tls_address),
     "before SASL": lambda rng, target: states.before_sasl(rng, _frames(target)),
     "in SASL": lambda rng, _: states.in_sasl(rng, [MALLORY, "nobody"]),
     "after SASL": lambda rng, target: states.after_sasl(rng, _frames(target), MALLORY, KNOWN_PASSWORD),

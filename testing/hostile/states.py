@@ -9,7 +9,9 @@ after SASL      requests of a user that may do nothing
 
 from __future__ import annotations
 
+import contextlib
 import random
+import socket
 import ssl
 import struct
 from base64 import b64encode
@@ -25,6 +27,9 @@ ABRUPT_SHARE: Final = 0.05
 HALF_CLOSED_SHARE: Final = 0.99
 BROKEN_SHARE: Final = 0.03
 NOISE_SHARE: Final = 0.1
+REPLAYED_SHARE: Final = 0.75
+RECORD_S: Final = 60
+VERSIONS: Final = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 LAST: Final = raw.request(raw.API_VERSIONS, 0, b"", LAST_ID)
 HELLO: Final = raw.request(raw.API_VERSIONS, 0, b"")
 
@@ -104,7 +109,7 @@ def _attempt(rng: random.Random, begin: bytes, good: int, frames: list[bytes], m
 
 def before_tls(rng: random.Random, context: ssl.SSLContext) -> Make:
     hellos = []
-    for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+    for version in VERSIONS:
         context.maximum_version = version
         hellos += [_hello(context, name)[0] for name in ("localhost", None)]
     strange = [
@@ -123,10 +128,14 @@ def before_tls(rng: random.Random, context: ssl.SSLContext) -> Make:
     return make
 
 
-def in_tls(rng: random.Random, context: ssl.SSLContext) -> Make:
-    noise = Mutator([rng.randbytes(100)], rng.getrandbits(32))
-
+def in_tls(rng: random.Random, context: ssl.SSLContext, address: tuple[str, int]) -> Make:
+    """Return what makes handshakes with a bad second flight. Most are made of one that was recorded, which takes no cryptography
+    here: their signature and what is encrypted in them are of another handshake.
+    """
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    recorded = [_recorded(context, version, address) for version in VERSIONS]
+    replayed = [(sent, Mutator([flight], rng.getrandbits(32))) for sent, flight in recorded]
+    noise = Mutator([rng.randbytes(100)], rng.getrandbits(32))
 
     def spoil(flight: bytes) -> tuple[bytes, int]:
         mutator = Mutator([flight], rng.getrandbits(32))
@@ -134,12 +143,30 @@ def in_tls(rng: random.Random, context: ssl.SSLContext) -> Make:
         return b"".join((*bad, noise.frame()[4:] if rng.random() < NOISE_SHARE else b"")), len(bad)
 
     def make() -> Attempt:
-        context.maximum_version = rng.choice((ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3))
-        sent, client, incoming, outgoing = _hello(context, "localhost")
         is_abrupt = rng.random() < ABRUPT_SHARE
+        if rng.random() < REPLAYED_SHARE:
+            sent, mutator = rng.choice(replayed)
+            return Attempt(sent + mutator.frame()[4:], is_abrupt=is_abrupt, is_last=True)
+        context.maximum_version = rng.choice(VERSIONS)
+        sent, client, incoming, outgoing = _hello(context, "localhost")
         return Attempt(sent, 0, is_abrupt=is_abrupt, client=client, incoming=incoming, outgoing=outgoing, spoil=spoil)
 
     return make
+
+
+def _recorded(context: ssl.SSLContext, version: ssl.TLSVersion, address: tuple[str, int]) -> tuple[bytes, bytes]:
+    """Return the two flights of a client in a good handshake."""
+    context.maximum_version = version
+    sent, client, incoming, outgoing = _hello(context, "localhost")
+    with socket.create_connection(address, RECORD_S) as connection:
+        connection.sendall(sent)
+        while not (flight := outgoing.read()):
+            data = connection.recv(1 << 16)
+            assert data, "the broker has ended the handshake"
+            incoming.write(data)
+            with contextlib.suppress(ssl.SSLWantReadError):
+                client.do_handshake()
+    return sent, flight
 
 
 def hello(context: ssl.SSLContext) -> bytes:
