@@ -9,7 +9,7 @@ import pytest
 from testing.hostile.campaign import STATES, run, run_slow
 from testing.hostile.target import Target
 
-SEED, FRAMES, HANDSHAKES = 40, 150, 100
+SEED, FRAMES, HANDSHAKES = 40, 250, 100
 
 
 @pytest.fixture(scope="module")

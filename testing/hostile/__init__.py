@@ -3,5 +3,6 @@
 victims   sends bad frames over many connections at once, and watches what becomes of them
 states    what a hostile client sends in each state of a connection
 target    the broker that is attacked: its secrets, what must not change, and an honest client beside
+cores     how long the broker was on a core
 campaign  an attack in one state, judged
 """
