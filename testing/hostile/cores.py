@@ -1,4 +1,4 @@
-"""How long a thread was on a core, from outside: the turns of a loop that were long for want of a core are told apart."""
+"""How long a thread was on a core, as seen from outside: a turn of a loop may be long because others have the cores."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+
+from testing.waiting import WAIT_S
 
 LOOK_S: Final = 0.005
 _NS_PER_MS: Final = 1_000_000
@@ -32,7 +34,7 @@ class OnCore:
             yield
         finally:
             self._stop.set()
-            thread.join()
+            thread.join(WAIT_S)
 
     def most_ms(self, begin_s: float, end_s: float) -> float:
         """Return how long it was on a core between two times since 1970, at most: as far as it was not looked at, it was."""
