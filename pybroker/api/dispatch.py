@@ -87,7 +87,7 @@ class Dispatcher(DispatcherCore):
             if self._broker.usage is not None:
                 from pybroker.api.quotas.limited import limited  # noqa: PLC0415  only with quotas
 
-                api = limited(api, self._broker.usage)
+                api = limited(api, self._broker, self._broker.usage)
         route = self._routes[key] = Route(api, self._request_metrics[key])
         return route
 

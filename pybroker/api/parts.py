@@ -7,8 +7,6 @@ The checks of permissions and those of quotas call the handlers through this mod
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import sys
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -61,7 +59,7 @@ def then(outcome: Any, build: Callable[[Any], Any]) -> Any:
     """Return what `build` makes of a handler's response, or a Future of it, as the response itself may be."""
     if type(outcome) is Deferred:
         outcome = outcome.future()
-    if isinstance(outcome, asyncio.Future) or inspect.isawaitable(outcome):
+    if hasattr(outcome, "__await__"):  # a tenth of the cost of `inspect.isawaitable`
         return _after(outcome, build)
     return build(outcome)
 
@@ -70,7 +68,7 @@ async def _after(outcome: Any, build: Callable[[Any], Any]) -> Any:
     response: Any = build(await outcome)
     if type(response) is Deferred:
         response = response.future()
-    return await response if inspect.isawaitable(response) else response
+    return await response if hasattr(response, "__await__") else response
 
 
 def respond_in_parts(

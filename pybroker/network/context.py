@@ -111,7 +111,7 @@ class ConnectionContext(ContextState):
 
     def lose(self) -> None:
         """Note that the connection is lost, and end the work in hand."""
-        self.is_lost, self.holder = True, None
+        self.is_lost, self.holder, self.repeated = True, None, None
         on_lost, self.on_lost = self.on_lost, None
         if on_lost is not None:
             on_lost()

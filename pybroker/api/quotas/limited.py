@@ -18,13 +18,13 @@ KIP-219, KIP-599.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pybroker.api.handlers.fetch import replica_of
 from pybroker.api.parts import plain, then
+from pybroker.api.produce.repeats import Repeated
 from pybroker.api.quotas.mutations import STRICT_SINCE, respond
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import decode_response
@@ -43,32 +43,45 @@ _BROKERS_ADD_PARTITIONS: Final = 4
 """The first version of AddPartitionsToTxn that brokers send; clients send those before."""
 
 
-@dataclass(slots=True)
 class _Use:
-    """A request, and the time that it has used."""
+    """The use by the requests of a client, which is held to its quotas. `plain` handles a part of a request without them."""
 
-    api: Api
-    usage: Usage
-    context: RequestContext
-    plain: Callable[[Any], Any]
-    user: str
-    client_id: str
-    took_ns: int = 0
+    __slots__ = ("_broker", "api", "client_id", "context", "usage", "user")
+
+    def __init__(self, api: Api, usage: Usage, broker: Services, context: RequestContext) -> None:
+        self.api = api
+        self.usage = usage
+        self.context = context
+        self.user, self.client_id = name_of(context.connection.principal), context.client_id or ""
+        self._broker = broker
+
+    def plain(self, message: Any) -> Any:
+        """Handle a request, or a part of it, by the handler of its API."""
+        return plain(self.api, self._broker, self.context, message)
 
     def handle(self, way: Callable[[], Any], throttled: Callable[[Any], tuple[Any, int]] = lambda response: (response, 0)) -> Any:
-        """Handle the request by `way`. `throttled` returns what to send in place of a response, and the throttle time."""
+        """Handle the request by `way`, as `timed` and `settled` do."""
+        outcome, took_ns = self.timed(way)
+        return self.settled(outcome, took_ns, throttled)
+
+    def timed(self, way: Callable[[], Any]) -> tuple[Any, int]:
+        """Return what `way` returns, and the time that it took in ns. That of an exception is counted."""
         started_ns = monotonic_ns()
         try:
             outcome = way()
         except Exception:
-            self.took_ns = monotonic_ns() - started_ns
-            self._wait(self._time_throttle_ms())
+            self._wait(self._time_throttle_ms(monotonic_ns() - started_ns))
             raise
-        self.took_ns = monotonic_ns() - started_ns
+        return outcome, monotonic_ns() - started_ns
+
+    def settled(self, outcome: Any, took_ns: int, throttled: Callable[[Any], tuple[Any, int]]) -> Any:
+        """Return the response, or a Future of it, and count the time. `throttled` returns what to send in place of a response,
+        and the throttle time.
+        """
 
         def finished(response: Any) -> Any:
             sent, throttle_ms = throttled(response)
-            throttle_ms = max(throttle_ms, self._time_throttle_ms())
+            throttle_ms = max(throttle_ms, self._time_throttle_ms(took_ns))
             return self.with_throttle(sent, throttle_ms) if throttle_ms else sent
 
         return then(outcome, finished)
@@ -82,8 +95,8 @@ class _Use:
             response.throttle_time_ms = throttle_ms
         return response
 
-    def _time_throttle_ms(self) -> int:
-        return self.usage.time_throttle_ms(self.user, self.client_id, self.took_ns)
+    def _time_throttle_ms(self, took_ns: int) -> int:
+        return self.usage.time_throttle_ms(self.user, self.client_id, took_ns)
 
     def _wait(self, throttle_ms: int) -> None:
         holder = cast("Connection | None", self.context.connection.holder)
@@ -91,21 +104,45 @@ class _Use:
             holder.throttle(throttle_ms)
 
 
-def limited(api: Api, usage: Usage) -> Api:
+class _LimitedProduce(Repeated):
+    """A Produce for those that are like it on its connection, which are counted as it was."""
+
+    __slots__ = ("_plain", "_use")
+
+    def __init__(self, repeated: Repeated, use: _Use) -> None:
+        super().__init__(repeated.form, use.context)
+        self._plain = repeated
+        self._use = use
+
+    def handle(self, broker: Services, records: memoryview) -> Any:
+        """Append, and count the bytes and the time. Returns None as `Repeated.handle`, with nothing counted."""
+        size = len(records)
+        outcome, took_ns = self._use.timed(lambda: self._plain.handle(broker, records))
+        if outcome is None:
+            return None
+        self.uses += 1
+        return self._use.settled(outcome, took_ns, lambda response: _produced(self._use, response, size))
+
+    def forget_records(self, request: Any) -> None:
+        """Let go of the records, as those of a request without quotas."""
+        self._plain.forget_records(request)
+
+
+def limited(api: Api, broker: Services, usage: Usage) -> Api:
     """Return the API with a handler that holds clients to their quotas."""
     way = _WAYS.get(api.key, _any)
     repeats = api.repeats
 
-    def handle_limited(broker: Services, context: RequestContext, message: Any) -> Any:
-        handle = partial(plain, api, broker, context)
-        user, client_id = name_of(context.connection.principal), context.client_id or ""
-        if not usage.limits(user, client_id) or _is_of_broker(api, context, message):
-            return handle(message)
-        return way(_Use(api, usage, context, handle, user, client_id), broker, message)
+    def handle_limited(_broker: Services, context: RequestContext, message: Any) -> Any:
+        use = _Use(api, usage, broker, context)
+        if not usage.limits(use.user, use.client_id) or _is_of_broker(api, context, message):
+            return use.plain(message)
+        return way(use, broker, message)
 
-    def kept(context: RequestContext, message: Any, frame: memoryview) -> Any:
-        is_limited = usage.limits(name_of(context.connection.principal), context.client_id or "")
-        return None if repeats is None or is_limited else repeats(context, message, frame)
+    def kept(context: RequestContext, message: Any, frame: memoryview) -> Repeated | None:
+        found = None if repeats is None else repeats(context, message, frame)
+        use = _Use(api, usage, broker, context)
+        return _LimitedProduce(found, use) if found is not None and usage.limits(use.user, use.client_id) else found
 
     return replace(api, handle=handle_limited, pieces=None, memo=None, repeats=None if repeats is None else kept)
 
@@ -128,10 +165,12 @@ def _any(use: _Use, _broker: Services, message: Any) -> Any:
 def _produce(use: _Use, _broker: Services, message: Any) -> Any:
     size = sum(len(one.records or b"") for topic in message.topic_data for one in topic.partition_data)
 
-    def throttled(response: Any) -> tuple[Any, int]:
-        return response, use.usage.bytes_throttle_ms(PRODUCER_BYTE_RATE, use.user, use.client_id, size)
+    return use.handle(lambda: use.plain(message), lambda response: _produced(use, response, size))
 
-    return use.handle(lambda: use.plain(message), throttled)
+
+def _produced(use: _Use, response: Any, size: int) -> tuple[Any, int]:
+    """Count the bytes of the records, and return the response and the throttle time."""
+    return response, use.usage.bytes_throttle_ms(PRODUCER_BYTE_RATE, use.user, use.client_id, size)
 
 
 def _fetch(use: _Use, _broker: Services, message: Any) -> Any:
@@ -142,7 +181,10 @@ def _fetch(use: _Use, _broker: Services, message: Any) -> Any:
     session_id = message.session_id if message.session_epoch > 0 else 0
 
     def throttled(response: Any) -> tuple[Any, int]:
-        size = sum(_size_of(one.records) for topic in response.responses for one in topic.partitions)
+        size = 0
+        for topic in response.responses:
+            for one in topic.partitions:
+                size += _size_of(one.records)
         throttle_ms = usage.bytes_throttle_ms(CONSUMER_BYTE_RATE, user, client_id, size, takes_back=True)
         return (use.api.response(session_id=session_id) if throttle_ms else response), throttle_ms
 

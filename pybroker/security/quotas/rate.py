@@ -15,25 +15,27 @@ _MS_PER_S: Final = 1000
 class Rate:
     """The use per second over the last `samples` windows of `window_ms` each, the first of which may be under way for longer."""
 
-    __slots__ = ("_samples", "_samples_max", "_window_ms", "used_ms")
+    __slots__ = ("_before", "_samples", "_samples_max", "_window_ms", "used_ms")
 
     def __init__(self, *, samples: int, window_ms: int) -> None:
         self._samples_max = samples
         self._window_ms = window_ms
         self._samples: list[list[float]] = []  # start, last event, sum: the oldest first
+        self._before = 0.0  # the sum of all samples but the last
         self.used_ms = 0.0
 
-    def record(self, value: float, *, now_ms: float) -> None:
+    def record(self, value: float, now_ms: float) -> None:
         """Count `value`, which is negative if it takes back what was counted."""
         samples = self._samples
         if not samples or now_ms - samples[-1][0] >= self._window_ms:
             samples.append([now_ms, now_ms, 0.0])
             del samples[: -self._samples_max - 1]
+            self._before = sum(one[2] for one in samples[:-1])
         sample = samples[-1]
         sample[1] = self.used_ms = now_ms
         sample[2] += value
 
-    def throttle_ms(self, limit: float, *, now_ms: float) -> int:
+    def throttle_ms(self, limit: float, now_ms: float) -> int:
         """Return how long nothing may be used until the use per second is `limit` again; 0 if it is not above."""
         used, window_ms = self.measured(now_ms)
         over = used / (window_ms / _MS_PER_S) - limit
@@ -44,11 +46,14 @@ class Rate:
         a first burst is no high rate.
         """
         samples, expired_ms = self._samples, now_ms - self._samples_max * self._window_ms
-        while samples and samples[0][1] <= expired_ms:
-            del samples[0]
+        if samples and samples[0][1] <= expired_ms:
+            while samples and samples[0][1] <= expired_ms:
+                del samples[0]
+            self._before = sum(one[2] for one in samples[:-1])
         elapsed_ms = now_ms - samples[0][0] if samples else 0
         missing = self._samples_max - 1 - int(elapsed_ms // self._window_ms)
-        return sum([sample[2] for sample in samples]), max(elapsed_ms + max(missing, 0) * self._window_ms, 1)
+        used = self._before + samples[-1][2] if samples else 0
+        return used, max(elapsed_ms + max(missing, 0) * self._window_ms, 1)
 
 
 class TokenBucket:

@@ -77,6 +77,16 @@ async def test_the_throttle_times_of_a_producer_are_those_of_kafka(tmp_path: Pat
     assert holder.throttled == [one for one in times if one]
 
 
+async def test_a_produce_like_the_one_before_is_counted_without_being_decoded(tmp_path: Path) -> None:
+    whole, holder = await scene(tmp_path, producer_byte_rate=150, request_percentage=1e9)
+    times = [(await whole.ask(produce(1000), 9)).throttle_time_ms for _ in range(3)]
+    assert whole.connection.repeated.uses == 2
+    assert times[0] == 0 < times[1] < times[2]
+    assert holder.throttled == times[1:]
+    whole.connection.lose()
+    assert whole.connection.repeated is None, "nothing that refers to a connection outlives it"
+
+
 async def test_a_producer_without_responses_waits_too(tmp_path: Path) -> None:
     whole, holder = await scene(tmp_path, producer_byte_rate=10)
     assert await whole.ask(produce(1000, acks=0), 9) is None
