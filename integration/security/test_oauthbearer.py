@@ -185,7 +185,7 @@ def test_a_client_of_kafka_0_10_sends_bare_tokens(broker: BrokerProcess) -> None
         with RawClient(broker) as client:
             assert client.ask(request(HANDSHAKE, 0, text("OAUTHBEARER")))[4:6] == b"\0\0"
             client.socket.sendall(frame(f"n,,\x01auth=Bearer {token}\x01\x01".encode()))
-            assert client._read(4 + len(response)) == struct.pack(">i", len(response)) + response
+            assert client.read(4 + len(response)) == struct.pack(">i", len(response)) + response
             if response:
                 assert client.ask(frame(b"\x01")) == b""
             else:

@@ -129,10 +129,8 @@ def test_claims_of_any_form_are_read_or_refused() -> None:
     now_s = 1_000_000
     tokens = UnsecuredTokens(sub_claim="sub", scope_claim="scope", scope=["a"], skew_ms=0, clock=ManualClock(now_s * 1_000))
     mechanism = OauthBearer(tokens)
-    texts = [
-        json.dumps({"sub": "user", "exp": now_s + 9, "iat": now_s, "nbf": now_s, "scope": scope})
-        for scope in ("a", ["a", "b"], {})
-    ]
+    scopes: tuple[object, ...] = ("a", ["a", "b"], {})
+    texts = [json.dumps({"sub": "user", "exp": now_s + 9, "iat": now_s, "nbf": now_s, "scope": scope}) for scope in scopes]
     header = segment(b'{"alg":"none"}')
     mutated(
         lambda part: fails(mechanism.begin(), b"n,,\x01auth=Bearer " + b".".join((header, segment(part), b"")) + b"\x01\x01"),
