@@ -117,7 +117,8 @@ def test_the_label_has_the_version() -> None:
 
 def test_the_image_compiles_from_all_native_sources() -> None:
     kept = set(re.findall(r"! -name '\*(\.\w+)'", DOCKERFILE))
-    elsewhere = {".py", ".pyc", ".pyi", ".typed", ".json", ".properties", ".c", ".so"}
+    page = {".css", ".html", ".js", ".svg"}
+    elsewhere = {".py", ".pyc", ".pyi", ".typed", ".json", ".properties", ".c", ".so", *page}
     found = {path.suffix for path in (ROOT / "pybroker").rglob("*.*") if path.is_file()}
     assert kept == found - elsewhere
     assert {".pyx", ".pxd"} <= kept
