@@ -5,6 +5,7 @@ With acks=all, batches have a producer id and sequences, so that a batch that is
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -12,13 +13,15 @@ from pybroker.client.partitioner import partition_of
 from pybroker.client.requests import request_parts
 from pybroker.model import FIRST_OFFSET, Offset
 from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pybroker.protocol.wire import ZERO_UUID
 from pybroker.records.batch import NO_SEQUENCE, Record, increment_sequence
 from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
+from pybroker.spark.wire.client import NO_LEADER, pauses
 from pybroker.spark.wire.errors import check
-from pybroker.terminal import places
 from pybroker.terminal.numbers import now_ms
 from pybroker.terminal.session import FailedError
 from pybroker.terminal.transaction import NO_PRODUCER, ProducerOf
@@ -37,6 +40,8 @@ PRODUCE_BY_ID_SINCE: Final = 13
 OLD_TRANSACTIONS_MAX: Final = 11
 """The last version of Produce for which a producer adds partitions to a transaction by itself (KIP-890)."""
 ALL, NONE = -1, 0
+CREATION_S = 5.0
+"""How long a topic may be unknown: brokers respond the same when they are creating it and when they create none."""
 
 
 class Written(NamedTuple):
@@ -48,7 +53,10 @@ class Written(NamedTuple):
 
 
 class Writer:
-    """Writes to one topic. `flush` sends what is gathered. Methods raise PipelineError, FailedError."""
+    """Writes to one topic, which the broker creates if it may. `flush` sends what is gathered.
+
+    Methods raise PipelineError, FailedError.
+    """
 
     def __init__(
         self,
@@ -59,7 +67,8 @@ class Writer:
         codec: CompressionType = CompressionType.NONE,
         transaction: Transaction | None = None,
     ) -> None:
-        places.partitions(client, [topic])
+        if topic not in client.topics([topic]):
+            _create(client, topic)
         self._client, self._name, self._acks, self._codec, self._transaction = client, topic, acks, codec, transaction
         self._topic: Topic = client.topic(topic)
         self._gathered: dict[int, list[Given]] = {}
@@ -177,3 +186,24 @@ class Writer:
             leader.frames.send(parts)
         else:
             leader.send(request, version)
+
+
+def _create(client: WireClient, name: str) -> None:
+    """Let the broker create a topic, as Kafka's producers do, and wait until each partition has a leader. Raises FailedError."""
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True)
+    deadline = time.monotonic() + CREATION_S
+    for pause in pauses():
+        [topic] = client.retrying(lambda: client.any_broker().call(request)).topics
+        if topic.error_code not in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE):
+            check(f"topic {name}", topic.error_code)
+            if all(one.leader_id != NO_LEADER for one in topic.partitions):
+                return
+        if time.monotonic() + pause > deadline:
+            break
+        time.sleep(pause)
+    if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise FailedError(
+            f"topic {name}: UNKNOWN_TOPIC_OR_PARTITION: there is no such topic, and the broker creates none by itself: "
+            f"`pybroker topics create {name}` does"
+        )
+    raise FailedError(f"topic {name}: LEADER_NOT_AVAILABLE: it was created, and has no leader after {CREATION_S:g} s")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
+from pybroker.terminal import writing
 from pybroker.testing import Broker, ThreadBroker
 from tests.cli.cluster import invoke, lines, objects, refusal
 
@@ -132,7 +133,7 @@ def test_what_cannot_be_read_is_refused(broker: ThreadBroker, topic: str) -> Non
     assert "is not beginning" in refusal(at, "consume", topic, "--from", "soon", code=2)
     assert "--follow has no end" in refusal(at, "consume", topic, "-f", "--until", "end", code=2)
     assert refusal(at, "produce", topic, "x", "-p", "3") == f"{topic}-3: UNKNOWN_TOPIC_OR_PARTITION: {topic} has 3 partitions"
-    assert refusal(at, "produce", "none", "x").startswith("topic none: UNKNOWN_TOPIC_OR_PARTITION")
+    assert refusal(at, "produce", "a/b", "x").startswith("topic a/b: INVALID_TOPIC_EXCEPTION")
 
 
 def test_a_transaction_is_all_or_nothing(broker: ThreadBroker, topic: str) -> None:
@@ -173,3 +174,14 @@ def test_a_group_continues_where_it_was_and_shares_with_other_clients(broker: Th
     assert message is not None
     assert message.value() == b"4", "another client continues at the offset that the command has committed"
     other.close()
+
+
+def test_a_topic_that_is_not_there_is_created_when_the_broker_may(broker: ThreadBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lines(broker.bootstrap, "produce", "greetings", given="hello\n") == ["Wrote 1 record to greetings-0, offset 0"]
+    monkeypatch.setattr(writing, "CREATION_S", 0.0)
+    with Broker.in_thread({"auto.create.topics.enable": "false"}) as strict:
+        assert refusal(strict.bootstrap, "produce", "greetings", "hello") == (
+            "topic greetings: UNKNOWN_TOPIC_OR_PARTITION: there is no such topic, and the broker creates none by itself: "
+            "`pybroker topics create greetings` does"
+        )
+        assert not strict.topics()
