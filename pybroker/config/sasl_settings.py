@@ -78,7 +78,7 @@ SASL_SETTINGS: Final = (
     Setting(
         "pybroker.scram.users", Kind.PASSWORD, None,
         "pybroker's own: users for SCRAM, which a start adds to the metadata if they have no credential yet, as Kafka's"
-        " `kafka-storage format --add-scram` does: SCRAM-SHA-256=[name=NAME,password=PASSWORD], with iterations=NUMBER before the"
+        " `kafka-storage format --add-scram` does: SCRAM-SHA-256=[name=NAME,password=PASSWORD], with iterations=NUMBER beside the"
         " name if not 4096, and with commas between users.",
     ),
 )  # fmt: skip

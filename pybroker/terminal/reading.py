@@ -76,10 +76,11 @@ class Reader:
         """
         for found in self._client.retrying(lambda: self._responses(wait_ms)):
             check("cannot read", found.error_code)
+            has_room = not any(one.records for topic in found.responses for one in topic.partitions)
             for topic in found.responses:
                 name = topic.topic or self._name_of(topic.topic_id)
                 for one in topic.partitions:
-                    yield from self._of_partition(Partition(name, one.partition_index), one)
+                    yield from self._of_partition(Partition(name, one.partition_index), one, has_room=has_room)
 
     def reached(self, partition: Partition, offset: int) -> None:
         """Note that everything before this offset was read."""
@@ -107,7 +108,10 @@ class Reader:
             raise FailedError(f"{_name(partition)} is damaged at offset {self.positions[partition]}: {error.message}") from error
         self.reached(partition, next_offset)
 
-    def _of_partition(self, partition: Partition, one: Any) -> Iterator[tuple[Partition, memoryview, AbortedTransactions]]:
+    def _of_partition(
+        self, partition: Partition, one: Any, *, has_room: bool
+    ) -> Iterator[tuple[Partition, memoryview, AbortedTransactions]]:
+        """Yield the batches of a partition. Without any, others may have used up the response, unless it `has_room`."""
         if partition not in self.positions:
             return
         if one.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -121,7 +125,7 @@ class Reader:
         data = memoryview(b"") if one.records is None else one.records
         if len(data):
             yield partition, data, AbortedTransactions((a.producer_id, a.first_offset) for a in one.aborted_transactions or ())
-        elif partition in self._ends and one.last_stable_offset >= self._ends[partition]:
+        elif has_room and partition in self._ends and one.last_stable_offset >= self._ends[partition]:
             self.reached(partition, self._ends[partition])  # a compaction took the rest
 
     def _move_to_start(self, partition: Partition) -> None:

@@ -15,7 +15,7 @@ from testing.scenes.api.whole import Whole
 async def test_a_start_adds_users_once(tmp_path: Path) -> None:
     controller = (await Whole(tmp_path).start()).controller
     text = (
-        "SCRAM-SHA-256=[name=a,password=p],SCRAM-SHA-512=[iterations=8192,name=a,password=q=,r],SCRAM-SHA-256=[name=b,password=c]"
+        "SCRAM-SHA-256=[name=a,password=p],SCRAM-SHA-512=[name=a,password=q=,r,iterations=8192],SCRAM-SHA-256=[name=b,password=c]"
     )
     await add_users(controller, text)
     image = controller.image
@@ -32,6 +32,8 @@ async def test_a_start_adds_users_once(tmp_path: Path) -> None:
         ("SCRAM-SHA-1=[name=a,password=secret]", "at character 1"),
         ("SCRAM-SHA-256=[name=a,password=secret];", "at character 1"),
         ("SCRAM-SHA-256=[name=a,password=b],secret", "at character 35"),
+        ("SCRAM-SHA-256=[name=a,password=secret,name=b]", "at character 1"),
+        ("SCRAM-SHA-256=[name=a,password=secret,iterations=1]", "cannot add user 'a': Too few iterations"),
         ("SCRAM-SHA-256=[iterations=100,name=a,password=secret]", "cannot add user 'a': Too few iterations"),
         ("SCRAM-SHA-256=[iterations=999999999,name=a,password=secret]", "cannot add user 'a': Too many iterations"),
     ],

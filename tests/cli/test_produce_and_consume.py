@@ -185,3 +185,16 @@ def test_a_topic_that_is_not_there_is_created_when_the_broker_may(broker: Thread
             "`pybroker topics create greetings` does"
         )
         assert not strict.topics()
+
+
+def test_partitions_that_do_not_fit_into_one_response_are_read_to_their_ends(
+    broker: ThreadBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pybroker.terminal.reading.FETCH_BYTES", 1_000)
+    for partition in range(3):
+        for number in range(5):
+            broker.produce(topic, f"{partition}-{number}".ljust(400), partition=partition)
+    expected = sorted(f"{partition}-{number}" for partition in range(3) for number in range(5))
+    assert sorted(line.strip() for line in lines(broker.bootstrap, "consume", topic)) == expected
+    assert sorted(line.strip() for line in lines(broker.bootstrap, "consume", topic, "--group", f"g-{topic}")) == expected
+    assert broker.groups()[f"g-{topic}"].lag == 0
