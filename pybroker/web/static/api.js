@@ -15,6 +15,8 @@ export function setLogin(user, secret) {
   sessionStorage.setItem(KEY, user ? `Basic ${btoa(String.fromCharCode(...bytes))}` : `Bearer ${secret}`);
 }
 
+export const hasLogin = () => sessionStorage.getItem(KEY) !== null;
+
 export async function call(method, path, body, signal) {
   const headers = {};
   const authorization = sessionStorage.getItem(KEY);

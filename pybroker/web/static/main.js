@@ -1,6 +1,6 @@
 // Which view the address names, and how it is kept up to date.
 
-import { ApiError, get, setLogin } from "./api.js";
+import { ApiError, get, hasLogin, setLogin } from "./api.js";
 import { field, form, h, title } from "./parts.js";
 
 const VIEWS = [
@@ -16,6 +16,7 @@ let leave = () => {};
 class Stay {
   constructor(parts) {
     this.parts = parts;
+    this.tries = 0;
     this.control = new AbortController();
     this.signal = this.control.signal;
   }
@@ -29,7 +30,7 @@ class Stay {
           seen();
         } catch (error) {
           if (this.signal.aborted || error.name === "AbortError") return;
-          if (error.status === 401) return askLogin(error.message);
+          if (error.status === 401) return askLogin();
           seen(error);
           if (error instanceof ApiError && error.status >= 400 && error.status < 500) this.failed?.(error);
         }
@@ -46,13 +47,14 @@ function seen(error) {
   state.classList.toggle("bad", Boolean(error));
 }
 
-function askLogin(text) {
+function askLogin() {
   leave();
+  const text = hasLogin() ? "The broker does not know this login." : "The page needs a user of the broker, or the token in pybroker.admin.token.";
   const user = h("input", { name: "user", autocomplete: "username" });
   const secret = h("input", { name: "secret", type: "password", autocomplete: "current-password", required: true });
   main.replaceChildren(title("Who are you?"), h("p", { class: "lead" }, text),
     form((given) => { setLogin(given.user, given.secret); return show(); }, "Go on", h("div", { class: "bar" },
-      field("User, or nothing with the token", user), field("Password, or the token", secret))));
+      field("User; leave it empty for the token", user), field("Password, or the token", secret))));
   user.focus();
 }
 
@@ -66,8 +68,18 @@ async function show() {
   const stay = new Stay(parts.slice(1));
   leave = () => stay.control.abort();
   main.replaceChildren();
-  const view = await import(`./${file}.js`);
+  let view;
+  while (!view && !stay.signal.aborted) {
+    try {
+      view = await import(`./${file}.js${stay.tries ? `?${stay.tries}` : ""}`);
+    } catch {
+      stay.tries += 1;  // a browser remembers the failure of an address
+      seen(new ApiError(0, "The broker does not respond"));
+      await new Promise((resolve) => setTimeout(resolve, REFRESH_MS));
+    }
+  }
   if (stay.signal.aborted) return;
+  seen();
   document.title = [...parts.slice(0, 2).reverse(), "pybroker"].join(" - ");
   view.show(main, stay);
 }

@@ -117,7 +117,11 @@ function writing(path, done) {
   const partition = h("input", { name: "partition", type: "number", min: 0, placeholder: "by the key" });
   let kept = {};
   const made = form(async (given) => {
-    const record = { key: kept.key ?? (given.key === "" ? null : given.key), value: kept.value ?? given.value, headers: kept.headers ?? headersOf(given.headers) };
+    const record = {
+      key: "key" in kept ? kept.key : given.key === "" ? null : given.key,
+      value: "value" in kept ? kept.value : given.value,
+      headers: kept.headers ?? headersOf(given.headers),
+    };
     if (given.tombstone) record.value = null;
     if (given.partition !== "") record.partition = Number(given.partition);
     const { records: [at] } = await call("POST", `${path}/records`, { records: [record] });
@@ -127,15 +131,15 @@ function writing(path, done) {
     field("Headers, one NAME: VALUE in a line", headers), isNull);
   for (const [input, name] of [[key, "key"], [value, "value"], [headers, "headers"]]) input.addEventListener("input", () => delete kept[name]);
   const element = h("details", {}, h("summary", {}, "Write a record"), h("fieldset", {}, h("legend", {}, "New record"), made));
-  // What is not text stays as it is, unless it is edited.
+  // All stays as it is, unless it is edited.
   function fill(row) {
     element.open = true;
     kept = {};
     for (const [name, input] of [["key", key], ["value", value]]) {
-      if (row[name] !== null && typeof row[name] === "object") kept[name] = row[name];
+      kept[name] = row[name];
       input.value = row[name] === null ? "" : shown(row[name]);
     }
-    if (row.headers.some((one) => typeof one.value !== "string")) kept.headers = row.headers;
+    kept.headers = row.headers;
     headers.value = row.headers.map((one) => `${one.name}: ${shown(one.value)}`).join("\n");
     isNull.firstChild.checked = row.value === null;
     partition.value = row.partition;
@@ -143,6 +147,15 @@ function writing(path, done) {
     element.scrollIntoView({ block: "center" });
   }
   return { element, fill };
+}
+
+// A record of a line, in the page's form or in that of `pybroker export` and `pybroker consume --json`.
+function recordOf(given) {
+  if (given === null || typeof given !== "object" || Array.isArray(given) || !("value" in given || "value_base64" in given)) return null;
+  const bytes = (one, name) => (one[`${name}_base64`] === undefined ? one[name] ?? null : { base64: one[`${name}_base64`] });
+  const { timestamp_ms, partition } = given;
+  const headers = (given.headers ?? []).map((one) => ({ name: one.name ?? one.key, value: bytes(one, "value") }));
+  return { key: bytes(given, "key"), value: bytes(given, "value"), headers, timestamp_ms, partition };
 }
 
 function headersOf(text) {
@@ -195,9 +208,10 @@ function moving(stay, name, path, chosen) {
       } catch {
         throw new Error(`Line ${at + 1} is not JSON; ${count} records before it are written`);
       }
-      const { key = null, value = null, headers = [], timestamp_ms, partition } = given;
+      const record = recordOf(given);
+      if (!record) throw new Error(`Line ${at + 1} is no record; ${count} records before it are written`);
       if (size + line.length > IMPORT_BYTES) await send();
-      some.push({ key, value, headers, timestamp_ms, partition });
+      some.push(record);
       size += line.length;
       step(at / lines.length);
     }
