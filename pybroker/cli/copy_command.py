@@ -66,6 +66,7 @@ def command(
         result = job.run(
             None,
             job.MirrorOptions(
+                name="copy",
                 path=state,
                 source=one.bootstrap,
                 target=other.bootstrap,

@@ -1,4 +1,4 @@
-"""Reports the progress of long work on stderr: rows, MB/s, what is left and for how long.
+"""Reports the progress of long work on stderr: how long it will last, records, MB/s, what is left.
 
 A terminal shows a bar, which changes twice in a second; a file gets a line every few seconds. The time that is left is estimated
 by the pace of the last minute: the pace of the whole would be wrong after a slow start, or a wait for a cluster that went away.
@@ -33,25 +33,29 @@ class Standing:
     """Bytes so far, if their number is known."""
 
 
-def line(name: str, standing: Standing, *, seconds: float, rows_before: int = 0, pace: float | None = None) -> str:
+def line(
+    name: str, standing: Standing, *, seconds: float, rows_before: int = 0, pace: float | None = None, width: int | None = None
+) -> str:
     """Return the line for a person. The work has lasted `seconds`; `rows_before` were there when it began.
 
-    `pace` is the latest one, in rows per second; without it, what is left is estimated by that of the whole work.
+    `pace` is the latest one, in rows per second; without it, what is left is estimated by that of the whole work. What a person
+    looks for first stands first, and the line leaves out at its end what does not fit in `width` characters.
     """
     done = standing.rows - rows_before
     rate = done / seconds if seconds > 0 else 0.0
-    parts = [f"{standing.rows:,} rows", f"{rate:,.0f} rows/s"]
+    left = None if standing.total is None else max(0, standing.total - standing.rows)
+    parts = [f"about {duration(left / (pace or rate))} left"] if left and (pace or rate) else []
+    parts += [f"{standing.rows:,} records", f"{rate:,.0f} records/s"]
     if standing.size is not None and seconds > 0:
         parts.append(f"{standing.size / seconds / 1e6:,.1f} MB/s")
-    if standing.total is not None:
-        left = max(0, standing.total - standing.rows)
+    if left is not None:
         parts.append(f"lag {left:,}")
-        if left and (pace or rate):
-            parts.append(f"about {duration(left / (pace or rate))} left")
+    while width is not None and len(parts) > 1 and len(f"{name}: {', '.join(parts)}") > width:
+        parts.pop()
     return f"{name}: {', '.join(parts)}"
 
 
-def bar(standing: Standing, width: int = 20) -> str:
+def bar(standing: Standing, width: int = 10) -> str:
     """Return a bar of how much is done; empty when the whole is not known."""
     if not standing.total:
         return ""
@@ -107,12 +111,12 @@ class Progress:
                 continue
             now = time.monotonic()
             wait_s = max(interval_s, _LOOK_SHARE * (now - looked_at))
-            text = line(
-                self._name, standing, seconds=now - began, rows_before=self._before, pace=self._pace(now, rows=standing.rows)
-            )
+            drawn = bar(standing) if self._is_terminal else ""
+            width = shutil.get_terminal_size().columns - 1 - len(drawn) if self._is_terminal else None
+            pace = self._pace(now, rows=standing.rows)
+            text = line(self._name, standing, seconds=now - began, rows_before=self._before, pace=pace, width=width)
             if self._is_terminal:
-                width = shutil.get_terminal_size().columns - 1
-                self._out.write(_CLEAR + (bar(standing) + text)[:width])
+                self._out.write(_CLEAR + drawn + text)
                 self._out.flush()
             else:
                 print(text, file=self._out, flush=True)

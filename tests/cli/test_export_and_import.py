@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from pybroker.cli.main import cli
+from pybroker.spark.mirror import job
+from pybroker.spark.progress import Progress, Standing
 from pybroker.testing import Broker, ThreadBroker
 from tests.cli.cluster import commit, invoke, lines, objects, refusal
 
@@ -88,8 +91,14 @@ def test_what_cannot_be_is_refused(broker: ThreadBroker, tmp_path: Path) -> None
     assert refusal(at, "import", str(tmp_path / "cut"), "--prefix", "cut.").endswith("is damaged: its last batch is cut")
 
 
-def test_a_topic_is_copied_and_the_copy_continues(broker: ThreadBroker, tmp_path: Path) -> None:
-    at = broker.bootstrap
+def test_a_topic_is_copied_and_the_copy_continues(broker: ThreadBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at, names = broker.bootstrap, list[str]()
+
+    def progress(name: str, look: Callable[[], Standing], **options: Any) -> Progress:
+        names.append(name)
+        return Progress(name, look, **options)
+
+    monkeypatch.setattr(job, "Progress", progress)
     broker.create_topic("from")
     broker.produce("from", "1", "2")
     words = ("copy", "from", "--from", at, "--to", at, "--prefix", "to.", "--state", str(tmp_path / "state"))
@@ -97,6 +106,7 @@ def test_a_topic_is_copied_and_the_copy_continues(broker: ThreadBroker, tmp_path
     broker.produce("from", "3")
     assert invoke(at, *words).stdout.startswith("Copied 1 records in ")
     assert [one.value for one in broker.consume("to.from")] == [b"1", b"2", b"3"]
+    assert names == ["copy", "copy"]
     refused = invoke(at, "copy", "from", "--from", "nowhere", "--to", at)
     assert (refused.exit_code, refused.stderr) == (2, "Error: profile nowhere: there is no file /nonexistent\n")
 

@@ -38,6 +38,8 @@ Task = tuple[Part, Offset]
 class MirrorOptions:
     """The topics to mirror, and the cluster for them."""
 
+    name: str = field(default="mirror", kw_only=True)
+    """What the progress calls the work."""
     path: Path
     """The folder of offset maps, which belongs to this mirror for good; the driver and all workers must see it."""
     source: str
@@ -92,7 +94,7 @@ def run(spark: SparkSession | None, options: MirrorOptions) -> MirrorResult:
         with WireClient(options.source, retry_s=options.retry_s, connect=options.connect_source) as source:
             tasks = _tasks(options, state, source)
             parts = [part for part, _ in tasks]
-            with Progress("mirror", _look(options, parts), rows_before=_rows(parts), interval_s=5.0):
+            with Progress(options.name, _look(options, parts), rows_before=_rows(parts), interval_s=5.0):
                 while True:
                     for copied in _in_threads(tasks, options.workers) if spark is None else _in_spark(spark, tasks):
                         counts.add(copied.counts)
