@@ -115,8 +115,8 @@ class Family(NamedTuple):
 
 FAMILIES: Final = (
     Family("ssl.", "Java classes and providers for TLS: OpenSSL does it here."),
-    Family("sasl.", "SASL.", _LATER),
-    Family("listener.name.", "Properties of one listener. Those of TLS have an effect.", _LATER),
+    Family("sasl.", "The parts of SASL that are for clients, or for Kerberos.", _LATER),
+    Family("listener.name.", "Properties of one listener. Those of TLS, logins and limits have an effect.", _LATER),
     Family("client.quota.callback.class", "Quotas.", _LATER),
     Family("principal.builder.class", "The name of a connection's user.", _LATER),
     Family("remote.", "Tiered storage.", _LATER),
