@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from pybroker.tools.connection import servers
 from pybroker.tools.errors import NOT_SUPPORTED, CommandError
 from pybroker.tools.target import BOOTSTRAP_VARIABLE, Target, properties_of
 
@@ -55,39 +56,59 @@ def target_of(
 
     A command tries once to connect, unless the settings have `default.api.timeout.ms`.
     """
-    properties: dict[str, str] = {}
+    origin, properties = "", dict[str, str]()
     if bootstrap is None and profile is None:
-        bootstrap, profile = environment.get(BOOTSTRAP_VARIABLE), environment.get(PROFILE_VARIABLE)
+        bootstrap, profile = environment.get(BOOTSTRAP_VARIABLE) or None, environment.get(PROFILE_VARIABLE) or None
+        origin = f"{BOOTSTRAP_VARIABLE}: "
+    where: str | None = None
     if bootstrap is None or profile is not None:
-        properties = _profile(profiles_file(environment), profile)
+        where, properties = _profile(environment, profile)
     if command_config is not None:
-        properties |= properties_of(command_config)
+        given = properties_of(command_config)
+        where = command_config if BOOTSTRAP in given else where
+        properties |= given
     if timeout_s is not None:
         properties[RESPONSE] = str(round(timeout_s * 1000))
     properties.setdefault(WAIT, "0")
-    return Target(bootstrap or properties.get(BOOTSTRAP, DEFAULT_BOOTSTRAP), properties)
+    if bootstrap is None and where is not None:
+        if BOOTSTRAP not in properties:
+            raise CommandError(f"{where} has no {BOOTSTRAP}", NOT_SUPPORTED)
+        bootstrap, origin = properties[BOOTSTRAP], f"{where}: {BOOTSTRAP}: "
+    return Target(DEFAULT_BOOTSTRAP if bootstrap is None else _addresses(bootstrap, origin), properties)
 
 
-def _profile(path: Path, name: str | None) -> dict[str, str]:
-    """Return the settings of a profile, without a name of the default one, if there is any. Raises CommandError."""
+def _addresses(bootstrap: str, origin: str) -> str:
+    """Return addresses that are HOST:PORT each. Raises CommandError, which begins with `origin`."""
+    for one in bootstrap.split(","):
+        try:
+            servers(one)
+        except CommandError:
+            raise CommandError(f"{origin}{one.strip() or repr(one)}: must be HOST:PORT", NOT_SUPPORTED) from None
+    return bootstrap
+
+
+def _profile(environment: Mapping[str, str], name: str | None) -> tuple[str | None, dict[str, str]]:
+    """Return how errors name a profile, and its settings: without a name, the default one, if any. Raises CommandError."""
+    path = profiles_file(environment)
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        if name is None:
-            return {}
-        raise CommandError(f"profile {name}: there is no file {path}", NOT_SUPPORTED) from None
+        if name is None and FILE_VARIABLE not in environment:
+            return None, {}
+        what = FILE_VARIABLE if name is None else f"profile {name}"
+        raise CommandError(f"{what}: there is no file {path}", NOT_SUPPORTED) from None
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror}", NOT_SUPPORTED) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise CommandError(f"{path}: {error}", NOT_SUPPORTED) from error
     name = content.get(DEFAULT) if name is None else name
     if name is None:
-        return {}
+        return None, {}
     tables = {key: table for key, table in content.items() if isinstance(table, dict)}
     if name not in tables:
         there = f"it has {', '.join(tables)}" if tables else "it has none"
         raise CommandError(f"{path} has no profile {name}: {there}", NOT_SUPPORTED)
-    return dict(_flat(tables[name]))
+    return f"{path}: profile {name}", dict(_flat(tables[name]))
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:

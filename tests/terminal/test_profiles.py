@@ -68,6 +68,10 @@ def test_a_properties_file_comes_over_the_profile(environment: dict[str, str], t
         (None, "there", "profile there: there is no file "),
         (FILE, "nowhere", " has no profile nowhere: it has here, there"),
         ("[x", None, "profiles.toml: Expected"),
+        (None, None, "PYBROKER_PROFILES: there is no file .*profiles.toml"),
+        ("[x]\nclient.id = 'a'", "x", "profiles.toml: profile x has no bootstrap.servers"),
+        ("default = 'x'\n[x]\nclient.id = 'a'", None, "profiles.toml: profile x has no bootstrap.servers"),
+        ("[x]\nbootstrap.servers = 'a:1,b'", "x", "profiles.toml: profile x: bootstrap.servers: b: must be HOST:PORT"),
     ],
 )
 def test_what_cannot_be_is_refused(tmp_path: Path, content: str | None, profile: str | None, message: str) -> None:
@@ -77,3 +81,21 @@ def test_what_cannot_be_is_refused(tmp_path: Path, content: str | None, profile:
     with pytest.raises(CommandError, match=message) as refused:
         target_of({"PYBROKER_PROFILES": str(file)}, profile=profile)
     assert refused.value.code == 2
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "here:port", "here:0", "a:1,b", ""])
+def test_an_address_has_a_port(address: str) -> None:
+    wrong = address.rsplit(",", 1)[-1] or "''"
+    with pytest.raises(CommandError) as refused:
+        target_of({}, bootstrap=address)
+    assert (str(refused.value), refused.value.code) == (f"{wrong}: must be HOST:PORT", 2)
+    if address:
+        with pytest.raises(CommandError, match=f"^PYBROKER_BOOTSTRAP: {wrong}: must be HOST:PORT$"):
+            target_of({"PYBROKER_BOOTSTRAP": address})
+
+
+def test_a_properties_file_may_have_the_address_that_a_profile_lacks(tmp_path: Path) -> None:
+    profiles, file = tmp_path / "profiles.toml", tmp_path / "client.properties"
+    profiles.write_text("default = 'x'\n[x]\nclient.id = 'a'\n")
+    file.write_text("bootstrap.servers=d:5\n")
+    assert target_of({"PYBROKER_PROFILES": str(profiles)}, command_config=str(file)).bootstrap == "d:5"
