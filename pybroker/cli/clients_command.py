@@ -86,7 +86,10 @@ def _read(directory: Path) -> list[Client]:
     clients: dict[Name, Client] = {}
     found = [path for path in paths if path.exists()]
     if not found:
-        raise RunError(f"{directory} has no file {CLIENTS_FILE}: no client has sent a request to a broker with this directory")
+        raise RunError(
+            f"{directory} has no file {CLIENTS_FILE}: no client has sent a request to a broker with this directory; "
+            "--data-dir names another, and --admin URL asks a running broker"
+        )
     for path in found:
         try:
             for client in read(path.read_bytes())[1]:

@@ -52,7 +52,6 @@ _TASKS: Final = {
         "wait": "Wait until a broker responds, a topic is there, or a group has read all.",
         "cluster": "Show the brokers, their listeners and what is wrong with partitions.",
         "doctor": "Report why a client here can or cannot use a broker.",
-        "clients": "Show the clients of a broker, and which of them Kafka 4 would refuse.",
     },
     "Work with what is in it": {
         "topics": "List, describe, create, change and delete topics.",
@@ -66,7 +65,8 @@ _TASKS: Final = {
         "transactions": "List and describe transactions, and end one that hangs.",
         "records": "Delete the oldest records of partitions.",
     },
-    "Files of a broker": {
+    "One broker of pybroker, and its files": {
+        "clients": "Show the clients of a broker, and which of them Kafka 4 would refuse.",
         "log": "Print or check the files of a log.",
         "directories": "Manage missing log directories and lost metadata.",
         "adopt": "Take over directories of Kafka, or rebuild lost metadata.",

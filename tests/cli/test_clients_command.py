@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pybroker.cli import clients_command
+from pybroker.cli.main import cli
 from pybroker.clients.clients import Client, Name
 from pybroker.clients.file import lines_of
 from pybroker.log.checkpoints.checkpoint import CLIENTS_FILE
@@ -72,7 +73,7 @@ def test_clients_of_several_brokers_are_added(tmp_path: Path) -> None:
     assert json.loads(line)["connections"] == 2
 
 
-@pytest.mark.parametrize(("content", "expected"), [(None, "has no file"), ("{", "line 1: ")])
+@pytest.mark.parametrize(("content", "expected"), [(None, "and --admin URL asks a running broker"), ("{", "line 1: ")])
 def test_what_cannot_be_read_is_one_line(content: str | None, expected: str, tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / CLIENTS_FILE).write_text(content)
@@ -96,3 +97,9 @@ def test_a_running_broker_is_asked_with_the_token_of_its_settings() -> None:
         refused = run("--admin", str(broker.admin_url))
         assert "needs the token" in refused.output
         assert "not the API of a broker" in run("--admin", f"http://{broker.bootstrap}").output
+
+
+def test_the_help_has_it_among_the_commands_for_one_broker() -> None:
+    sections = CliRunner().invoke(cli, ["--help"]).output.split("\n\n")
+    (section,) = (one for one in sections if "\n  clients " in one)
+    assert section.startswith("One broker of pybroker, and its files:")
