@@ -39,7 +39,7 @@ class MirrorOptions:
     """The topics to mirror, and the cluster for them."""
 
     name: str = field(default="mirror", kw_only=True)
-    """What the progress calls the work."""
+    """The name of the work in its progress."""
     path: Path
     """The folder of offset maps, which belongs to this mirror for good; the driver and all workers must see it."""
     source: str
