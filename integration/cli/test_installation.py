@@ -52,6 +52,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_source_distribution_has_what_builds_and_what_a_person_reads(source: Path) -> None:
     wanted = {path for path in (ROOT / "pybroker").rglob("*.*") if path.suffix in SOURCES} | set((ROOT / "docs").rglob("*.md"))
+    wanted |= set((ROOT / "pybroker" / "web" / "static").iterdir()) | set((ROOT / "docs" / "images").iterdir())
     names = {str(path.relative_to(ROOT)) for path in wanted}
     names |= {"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "benchmarks/README.md", "config/server.properties"}
     names |= {"Makefile", "pyproject.toml", "setup.py", "pybroker/api/releases.json"}

@@ -64,8 +64,9 @@ class Shown:
             self.faults.append(f"a request to {url}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """Yield the browser, which has an event loop in this thread until its end: other tests need one of their own."""
     with running_browser() as running:
         yield running
 
