@@ -24,7 +24,7 @@ class Rate:
         self._before = 0.0  # the sum of all samples but the last
         self.used_ms = 0.0
 
-    def record(self, value: float, now_ms: float) -> None:
+    def record(self, value: float, *, now_ms: float) -> None:
         """Count `value`, which is negative if it takes back what was counted."""
         samples = self._samples
         if not samples or now_ms - samples[-1][0] >= self._window_ms:
@@ -35,7 +35,7 @@ class Rate:
         sample[1] = self.used_ms = now_ms
         sample[2] += value
 
-    def throttle_ms(self, limit: float, now_ms: float) -> int:
+    def throttle_ms(self, limit: float, *, now_ms: float) -> int:
         """Return how long nothing may be used until the use per second is `limit` again; 0 if it is not above."""
         used, window_ms = self.measured(now_ms)
         over = used / (window_ms / _MS_PER_S) - limit

@@ -57,10 +57,10 @@ class Usage:
         if (limit := self.quotas.limits(user, client_id).get(key)) is None:
             return 0
         rate, now_ms = self._rate(key, limit), self._now_ms()
-        rate.record(size, now_ms)
-        throttle_ms = rate.throttle_ms(limit.value, now_ms)
+        rate.record(size, now_ms=now_ms)
+        throttle_ms = rate.throttle_ms(limit.value, now_ms=now_ms)
         if throttle_ms and takes_back:
-            rate.record(-size, now_ms)
+            rate.record(-size, now_ms=now_ms)
         return throttle_ms
 
     def time_throttle_ms(self, user: str, client_id: str, took_ns: int) -> int:
@@ -68,8 +68,8 @@ class Usage:
         if (limit := self.quotas.limits(user, client_id).get(REQUEST_PERCENTAGE)) is None:
             return 0
         rate, now_ms = self._rate(REQUEST_PERCENTAGE, limit), self._now_ms()
-        rate.record(took_ns * _PERCENT_PER_NS, now_ms)
-        throttle_ms = rate.throttle_ms(limit.value, now_ms)
+        rate.record(took_ns * _PERCENT_PER_NS, now_ms=now_ms)
+        throttle_ms = rate.throttle_ms(limit.value, now_ms=now_ms)
         return throttle_ms and min(throttle_ms, self._window.window_ms)
 
     def fetch_bytes_max(self, user: str, client_id: str) -> int | None:
