@@ -94,8 +94,12 @@ def write_with_confluent(bootstrap: str, topic: str, settings: Mapping[str, Any]
 
 
 def write_by_aiokafka(bootstrap: str, topic: str, login: Login) -> None:
+    write_with_aiokafka(bootstrap, topic, kafka_python(login))
+
+
+def write_with_aiokafka(bootstrap: str, topic: str, settings: Mapping[str, Any]) -> None:
     async def write() -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, request_timeout_ms=10_000, **kafka_python(login))
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, request_timeout_ms=10_000, **settings)
         try:
             await producer.start()
             await producer.send_and_wait(topic, b"aiokafka")

@@ -5,7 +5,6 @@ One broker has three listeners: whose keys are in a file, whose keys are at a UR
 
 from __future__ import annotations
 
-import asyncio
 import struct
 import subprocess
 import sys
@@ -15,10 +14,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from aiokafka import AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider
 
-from integration.security.sasl import CLIENT_ERRORS, write_with_confluent
+from integration.security.sasl import CLIENT_ERRORS, write_with_aiokafka, write_with_confluent
 from integration.security.test_logins import AUTHENTICATE, HANDSHAKE, METADATA, RawClient, frame, request, text
 from testing.clients.tokens import HANDLER, Issuer, KeyServer, responding, unsecured
 from testing.process.broker import BrokerProcess
@@ -108,21 +106,8 @@ def write_by_aiokafka(bootstrap: str, topic: str, token: str) -> None:
         async def token(self) -> str:
             return token
 
-    async def write() -> None:
-        producer = AIOKafkaProducer(
-            bootstrap_servers=bootstrap,
-            security_protocol="SASL_PLAINTEXT",
-            sasl_mechanism="OAUTHBEARER",
-            sasl_oauth_token_provider=Tokens(),
-            request_timeout_ms=10_000,
-        )
-        try:
-            await producer.start()
-            await producer.send_and_wait(topic, b"aiokafka")
-        finally:
-            await producer.stop()
-
-    asyncio.run(write())
+    settings = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"}
+    write_with_aiokafka(bootstrap, topic, {**settings, "sasl_oauth_token_provider": Tokens()})
 
 
 WRITERS: Final[dict[str, Callable[[str, str, str], None]]] = {

@@ -97,14 +97,14 @@ class Transaction:
         return self.state in ONGOING
 
 
-def groups() -> Steps[dict[str, Group]]:
-    """Return all groups by their ids."""
+def groups(wanted: str | None = None) -> Steps[dict[str, Group]]:
+    """Return all groups by their ids, or only one if `wanted` is its id."""
     found = yield from cluster(None)
     ends = yield from offsets_of(found.topics, LATEST)
     result: dict[str, Group] = {}
     for node in _nodes(found):
         listed = yield from _patiently(lambda node=node: Ask(ListGroupsRequest(), 5, node))  # type: ignore[misc]
-        for some in _pieces(listed.groups):
+        for some in _pieces([one for one in listed.groups if wanted in (None, one.group_id)]):
             kinds = {one.group_id: one.group_type for one in some}
             members = yield from _described(kinds, node)
             offsets = yield from _offsets(kinds, node, ends)
@@ -171,6 +171,21 @@ def _pieces(groups: Sequence[ListedGroup]) -> Iterator[Sequence[ListedGroup]]:
     return (groups[at : at + GROUPS_AT_ONCE] for at in range(0, len(groups), GROUPS_AT_ONCE))
 
 
+def _member(one: Any, instance_id: str | None, partitions: Iterable[tuple[str, int]]) -> Member:
+    """Return a member as either kind of description has it."""
+    return Member(
+        member_id=one.member_id,
+        instance_id=instance_id,
+        client_id=one.client_id,
+        host=one.client_host,
+        assigned=tuple(TopicPartition(*partition) for partition in partitions),
+    )
+
+
+def _listed(topics: Iterable[Any]) -> Iterator[tuple[str, int]]:
+    return ((topic.topic_name, index) for topic in topics for index in topic.partitions)
+
+
 def _described(kinds: Mapping[str, str], node: int) -> Steps[dict[str, tuple[str, tuple[Member, ...]]]]:
     """Return the states and members of groups."""
     found: dict[str, tuple[str, tuple[Member, ...]]] = {}
@@ -179,39 +194,13 @@ def _described(kinds: Mapping[str, str], node: int) -> Steps[dict[str, tuple[str
         request = ConsumerGroupDescribeRequest(group_ids=of_consumers, include_authorized_operations=False)
         response = yield Ask(request, 0, node)
         for group in response.groups:
-            found[group.group_id] = (
-                group.group_state,
-                tuple(
-                    Member(
-                        member_id=one.member_id,
-                        instance_id=one.instance_id,
-                        client_id=one.client_id,
-                        host=one.client_host,
-                        assigned=tuple(
-                            TopicPartition(topic.topic_name, index)
-                            for topic in one.assignment.topic_partitions
-                            for index in topic.partitions
-                        ),
-                    )
-                    for one in group.members
-                ),
-            )
+            members = (_member(one, one.instance_id, _listed(one.assignment.topic_partitions)) for one in group.members)
+            found[group.group_id] = group.group_state, tuple(members)
     if others := [group_id for group_id in kinds if group_id not in found]:
         response = yield Ask(DescribeGroupsRequest(groups=others), 5, node)
         for group in response.groups:
-            found[group.group_id] = (
-                group.group_state,
-                tuple(
-                    Member(
-                        member_id=one.member_id,
-                        instance_id=one.group_instance_id,
-                        client_id=one.client_id,
-                        host=one.client_host,
-                        assigned=tuple(TopicPartition(*partition) for partition in assigned(one.member_assignment)),
-                    )
-                    for one in group.members
-                ),
-            )
+            members = (_member(one, one.group_instance_id, assigned(one.member_assignment)) for one in group.members)
+            found[group.group_id] = group.group_state, tuple(members)
     return found
 
 

@@ -41,7 +41,7 @@ async def list_groups(subject: Subject, call: Call) -> Json:
 
 async def show_group(subject: Subject, call: Call) -> Json:
     """Return a group with members, offsets and lag."""
-    found = (await subject.carry_out(groups.groups())).get(call.names["group"])
+    found = (await subject.carry_out(groups.groups(call.names["group"]))).get(call.names["group"])
     if found is None:
         raise AdminError(NOT_FOUND, f"There is no group {call.names['group']}")
     return of_group(found)

@@ -49,7 +49,7 @@ async def show_topic(subject: Subject, call: Call) -> Json:
     found = (await subject.carry_out(topics.topics([name]))).get(name)
     if found is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
-    known = await subject.carry_out(sizes.sizes())
+    known = await subject.carry_out(sizes.sizes(name))
     listed = await subject.carry_out(settings.settings_of_topic(name))
     return {**of_topic(found, known), "settings": [one._asdict() for one in listed]}
 
