@@ -65,9 +65,8 @@ engine:  ## podman and the base image, on Debian: without an engine, the tests r
 	-testing/containers/install.sh engine
 	-$(PYTHON) -m testing.containers.image base
 
-browser: $(VENV)/.unit  ## Chromium, on Debian, and what drives it: without it, the tests of the page are skipped
+browser:  ## Chromium, on Debian: without it, the tests of the page are skipped
 	-testing/browser/install.sh
-	$(BIN)/python -m pip install --quiet --group page
 
 spark-classes: $(VENV)/.test  ## an archive of Spark's classes: without it, the tests with Spark only take longer
 	-$(BIN)/python -m testing.process.class_archive

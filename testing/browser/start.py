@@ -5,12 +5,9 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+from playwright.sync_api import Browser, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 QUIET = (
@@ -23,11 +20,10 @@ QUIET = (
 @contextmanager
 def running_browser() -> Iterator[Browser]:
     """Yield a browser. Skips the test where there is none."""
-    sync_api = pytest.importorskip("playwright.sync_api")
     path = next((found for name in NAMES if (found := shutil.which(name))), None)
     if path is None:
         pytest.skip(f"none of {', '.join(NAMES)} is installed: testing/browser/install.sh does that on Debian")
-    with sync_api.sync_playwright() as playwright:
+    with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=[*QUIET])
         try:
             yield browser
