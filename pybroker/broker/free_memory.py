@@ -36,8 +36,8 @@ logger = logging.getLogger(__name__)
 
 LARGE_BLOCK_BYTES: Final = 4 << 20
 FREE_END_BYTES: Final = 2 * LARGE_BLOCK_BYTES
-"""More than this at the end of the heap goes back when it is freed. With half of it, produces of 200 kB would give their pages back,
-and fault them in again, one after the other."""
+"""More than this at the end of the heap goes back when it is freed. With half of it, produces of 200 kB would give their pages
+back and fault them in again, one after the other."""
 GROWN_BYTES: Final = 32 << 20
 LOOK_MS: Final = 5_000
 WAIT_MS_MAX: Final = 600_000
