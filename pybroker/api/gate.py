@@ -90,8 +90,8 @@ class Gate:
             if login.fits(key):
                 response = self._handler(context, frame)
             else:
-                name = ApiKey(key).name if key in _KEYS else f"of API key {key}"
-                login.fail(f"a request {name} does not fit here")
+                name = ApiKey(key).name if key in _KEYS else f"(API key {key})"
+                login.fail(f"a {name} request must not come at this point of a login")
                 response = None
         return self._checked(context, login, response)
 

@@ -35,7 +35,7 @@ def is_of_listener(name: str) -> bool:
     """Return whether a property is one of those that a listener may have for itself."""
     if not name.startswith(PREFIX):
         return False
-    _, _, own = name.removeprefix(PREFIX).partition(".")
+    own = name_behind(name)
     return own in OF_LISTENERS or own.partition(".")[2] in OF_LISTENERS
 
 
@@ -49,9 +49,14 @@ def row_of(name: str) -> Setting | None:
     """Return the row of a property that a listener has for itself, under its whole name; None for any other property."""
     if not name.startswith(PREFIX):
         return None
-    own = name.removeprefix(PREFIX).partition(".")[2]
+    own = name_behind(name)
     row = BROKER_SETTINGS.get(own) if own in OF_LISTENERS else None  # a login module stands behind the name of its mechanism
     return None if row is None else row._replace(name=name)
+
+
+def name_behind(name: str) -> str:
+    """Return what stands behind the listener's name in the name of its own setting."""
+    return name.removeprefix(PREFIX).partition(".")[2]
 
 
 def key_of(listener: str, name: str, mechanism: str = "") -> str:

@@ -11,7 +11,8 @@ Properties that no part of the broker reads
     be changed while the broker runs, because no change would have an effect.
 
 Secrets
-    A password, and a property of the broker that is in no table, has no value here.
+    A password, and a property of the broker that is in no table, has no value here. A listener's own setting is as secret as that
+    of the broker, and that is its synonym.
 
 Source: ConfigHelper, DynamicBrokerConfig.brokerConfigSynonyms, DescribeConfigsResponse.ConfigSource.
 """
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pybroker.config.dynamic import CLIENT_METRICS_CONFIGS, DYNAMIC_ONLY_SETTINGS, dynamic_setting
 from pybroker.config.group_configs import GROUP_CONFIGS, broker_synonym
+from pybroker.config.listener_settings import PREFIX, name_behind, row_of
 from pybroker.config.setting import Kind, Setting, Update
 from pybroker.config.table import BROKER_SETTINGS
 from pybroker.config.topic import TopicConfig
@@ -140,7 +142,8 @@ class BrokerLayers:
         settings = []
         for name in sorted(BROKER_SETTINGS.keys() | UNREAD_SETTINGS.keys() | were_set):
             row = _row(name)
-            synonyms = self.synonyms(name, _TOGETHER.get(name, (name,)))
+            names = (name, name_behind(name)) if name.startswith(PREFIX) else _TOGETHER.get(name, (name,))
+            synonyms = self.synonyms(name, names)
             value = _text(BROKER_SETTINGS[name], self.config) if name in BROKER_SETTINGS else _first_value(synonyms)
             settings.append(_of_broker(name, row, value, synonyms))
         return settings
@@ -165,7 +168,7 @@ class BrokerLayers:
         ]
         for name in names:
             row = _row(name)
-            if row is not None and row.default is not None and name not in DYNAMIC_ONLY_SETTINGS:
+            if row is not None and row.default is not None and name not in DYNAMIC_ONLY_SETTINGS and not name.startswith(PREFIX):
                 found.append(Synonym(name, _visible(row, row.format(row.default)), ConfigSource.DEFAULT))
         return list(dropwhile(lambda synonym: synonym.name != asked, found))
 
@@ -185,12 +188,12 @@ def _of_broker(name: str, row: Setting | None, value: str | None, synonyms: Sequ
         source=_first(synonyms),
         row=row,
         synonyms=synonyms,
-        is_read_only=row is None or row.update is Update.READ_ONLY,
+        is_read_only=row is None or row.update is Update.READ_ONLY or name.startswith(PREFIX),
     )
 
 
 def _row(name: str) -> Setting | None:
-    return dynamic_setting(name) or UNREAD_SETTINGS.get(name)
+    return dynamic_setting(name) or UNREAD_SETTINGS.get(name) or row_of(name)
 
 
 def _first(synonyms: Sequence[Synonym]) -> ConfigSource:

@@ -80,7 +80,7 @@ class SignedTokens:
             raise TokenError("the token is no JWT") from None
         algorithm, key_id = header.get("alg"), header.get("kid")
         if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
-            raise TokenError(f"the algorithm {_short(algorithm)} does not count")
+            raise TokenError(f"the algorithm {_short(algorithm)} is none of those that sign with a public key")
         key = self._keys.find(algorithm, key_id)
         if key is None:
             raise TokenError(

@@ -86,6 +86,8 @@ UNREAD = {
     "ssl.keystore.password": "hidden words",
     "sasl.jaas.config": "hidden words",
     "listener.name.one.ssl.keystore.password": "hidden words",
+    "listener.name.one.plain.sasl.jaas.config": "hidden words",
+    "listener.name.one.ssl.keystore.type": "PEM",
     "my.plugin.key": "hidden words",
 }
 
@@ -102,8 +104,12 @@ async def test_a_broker_shows_what_it_accepts_unread_as_kafka_does(tmp_path: Pat
     assert [*configs] == sorted(configs)
     assert all(configs[name].config_source == 4 and configs[name].read_only for name in UNREAD)
     assert {name: configs[name].value for name in UNREAD if not configs[name].is_sensitive} == {
-        "inter.broker.protocol.version": "3.7", "security.providers": "a.Provider",
+        "inter.broker.protocol.version": "3.7", "security.providers": "a.Provider", "listener.name.one.ssl.keystore.type": "PEM",
     }  # fmt: skip
+    listener_type = configs["listener.name.one.ssl.keystore.type"]
+    assert [(one.name, one.value, one.source) for one in listener_type.synonyms] == [
+        ("listener.name.one.ssl.keystore.type", "PEM", 4), ("ssl.keystore.type", "JKS", 5),
+    ]  # fmt: skip
     assert not any("hidden words" in str(config) for config in configs.values())
     assert configs["ssl.enabled.protocols"].value == "TLSv1.2,TLSv1.3"
     assert configs["security.providers"].config_type == 2
