@@ -1,15 +1,14 @@
 """Refuses a request for access control that pybroker does not have, unless a variable wants a start without it.
 
-A user that sets users and their passwords, or another vendor's authorizer, takes the broker for protected. `refusals` refuses
-listeners with SASL or SSL, and no variable helps there: clients could not even connect to the plain listeners that would be
-started instead. Kafka's own authorizer is a setting like others.
+A user that sets users and their passwords by another image's variables, or another vendor's authorizer, takes the broker for
+protected. Kafka's own settings of SASL, SSL and its authorizer are settings like others.
 Source: libkafka.sh of Bitnami's image for its users and ALLOW_PLAINTEXT_LISTENER.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from pybroker.config.setting import ConfigError
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
 VARIABLE: Final = "PYBROKER_WITHOUT_ACCESS_CONTROL"
 ALLOW_PLAINTEXT: Final = "ALLOW_PLAINTEXT_LISTENER"
+PLAINTEXT: Final = "PLAINTEXT"
 
 _ASKS: Final = re.compile(
     r"confluent\.authorizer\..+"
@@ -29,15 +29,15 @@ _LOGIN: Final = re.compile(r"sasl\.(enabled\.mechanisms|mechanism\..+|jaas\.conf
 _NO: Final = frozenset({"no", "false", "0"})
 
 
-def check(properties: Texts, environment: Mapping[str, str]) -> list[str]:
+def check(properties: Texts, environment: Mapping[str, str], protocols: Collection[str]) -> list[str]:
     """Refuse settings that ask for access control. Raises ConfigError.
 
-    `properties` include those of other images' own variables. Returns the lines to warn with when the environment wants a start
-    nevertheless.
+    `properties` include those of other images' own variables; `protocols` are the security protocols of the listeners. Returns
+    the lines to warn with when the environment wants a start nevertheless.
     """
     asked = [name for name, (_, text) in properties.items() if text.strip() and _ASKS.fullmatch(name)]
     is_plaintext_forbidden = environment.get(ALLOW_PLAINTEXT, "").strip().lower() in _NO
-    if is_plaintext_forbidden:
+    if is_plaintext_forbidden and PLAINTEXT in protocols:
         asked.append(ALLOW_PLAINTEXT)
     if not asked:
         _is_waived(environment)  # for the errors that it raises

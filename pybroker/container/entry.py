@@ -71,7 +71,6 @@ def read_entry(
     refusals.check({**variables.others, **merged})
     everything = several_brokers.stated([*sources, variables.others])
     several_brokers.check(everything, is_own_host)
-    unprotected = access_control.check({**variables.others, **merged}, environment)
     has_directory = any(name in merged and merged[name][1].strip() for name in ("log.dirs", "log.dir"))
     defaults = {"pybroker.advertised.by.peer": (DEFAULT, "true"), "listeners": (DEFAULT, EVERYWHERE)}
     if not has_directory:
@@ -79,7 +78,9 @@ def read_entry(
     loaded = load_texts([*sources, defaults])
     if modules := login_modules(environment, loaded.config.endpoints, merged):
         loaded = load_texts([modules, *sources, defaults])
-    is_sasl_used = any(has_logins(endpoint.security_protocol) for endpoint in loaded.config.endpoints)
+    protocols = {endpoint.security_protocol for endpoint in loaded.config.endpoints}
+    unprotected = access_control.check({**variables.others, **merged}, environment, protocols)
+    is_sasl_used = any(map(has_logins, protocols))
     logins = [] if is_sasl_used else access_control.ignored_logins(merged, environment)
     own_hosts.check(loaded.config.endpoints, merged, is_own_host)
     topics = wanted_topics(

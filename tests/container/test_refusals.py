@@ -255,6 +255,7 @@ def test_a_listener_with_logins_has_its_settings_from_variables() -> None:
     module = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";'
     entry = read_entry(
         {
+            "ALLOW_PLAINTEXT_LISTENER": "no",
             "KAFKA_LISTENERS": "SASL_PLAINTEXT://:9092",
             "KAFKA_INTER_BROKER_LISTENER_NAME": "SASL_PLAINTEXT",
             "KAFKA_SASL_ENABLED_MECHANISMS": "PLAIN,SCRAM-SHA-256",
