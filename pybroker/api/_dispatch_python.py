@@ -208,7 +208,7 @@ class DispatcherCore:
             if route.memo is not None:
                 memo_key = route.memo.key(connection, api_version, frame[body_offset:])
                 if (kept := route.memo.find(self._broker.controller.image, memo_key)) is not None:
-                    return self._send_again(route.metrics, kept, connection, header, size=size, started_ns=started_ns)
+                    return self._send_again(route, kept, connection, header, size=size, started_ns=started_ns)
             request = self._decoded(route, api_version, frame, body_offset)
         except TooManyElementsError as error:
             raise self._too_large(header) from error
@@ -281,7 +281,7 @@ class DispatcherCore:
                 return self._streamed(route.metrics, context, parts, none_count, size=size, **times)
             encoded = parts[0]
         none_count = self._none_count(route, response)
-        if route.memo is not None:
+        if route.memo is not None and not getattr(response, "throttle_time_ms", 0):
             route.memo.keep(self._broker.controller.image, memo_key, KeptResponse(encoded, route.error_codes(response)))
         self._count(route, context.connection, context.api_version, size, len(encoded), started_ns, handled_ns, none_count)
         return encoded
@@ -392,7 +392,7 @@ class DispatcherCore:
 
     def _send_again(
         self,
-        metrics: RequestMetrics,
+        route: Route,
         kept: KeptResponse,
         connection: ConnectionContext,
         header: RequestHeader,

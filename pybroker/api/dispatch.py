@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.api import _dispatch_python
 from pybroker.api._dispatch_python import SIZE_PREFIX, DispatcherCore, Parked, Route, Timing
+from pybroker.api.context import RequestContext
 from pybroker.api.error_counts import ERROR_NAMES
 from pybroker.api.handlers import api_versions
 from pybroker.api.registry import APIS, Api, load_api
@@ -43,7 +44,7 @@ from pybroker.sharing.turns.watchdog import watchdog_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from pybroker.api.context import RequestContext, Services
+    from pybroker.api.context import Services
     from pybroker.api.response_memo import KeptResponse
     from pybroker.metrics.request_metrics import RequestMetrics
     from pybroker.network.context import ConnectionContext, EncodedResponse
@@ -107,7 +108,7 @@ class Dispatcher(DispatcherCore):
 
     def _send_again(
         self,
-        metrics: RequestMetrics,
+        route: Route,
         kept: KeptResponse,
         connection: ConnectionContext,
         header: RequestHeader,
@@ -115,8 +116,14 @@ class Dispatcher(DispatcherCore):
         size: int,
         started_ns: int,
     ) -> bytes:
+        metrics, usage = route.metrics, self._broker.usage
         none_count = _count_errors(metrics, kept.error_codes)
         encoded = kept.to(header.correlation_id)
+        if usage is not None:
+            from pybroker.api.quotas.limited import counted_again  # noqa: PLC0415  as above
+
+            context = RequestContext(connection, *header[1:])
+            encoded = counted_again(route.api, usage, context, encoded, monotonic_ns() - started_ns)
         size += SIZE_PREFIX
         queue_ns = started_ns - connection.received_ns
         metrics.completed(header.api_version, size, len(encoded), queue_ns, monotonic_ns() - started_ns, 0, none_count)

@@ -27,7 +27,7 @@ from pybroker.api.parts import plain, then
 from pybroker.api.produce.repeats import Repeated
 from pybroker.api.quotas.mutations import STRICT_SINCE, respond
 from pybroker.protocol.api_keys import ApiKey
-from pybroker.protocol.codec import decode_response
+from pybroker.protocol.codec import decode_response, encode_response
 from pybroker.security.principal import name_of
 from pybroker.security.quotas.entity import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 
@@ -35,7 +35,10 @@ if TYPE_CHECKING:
     from pybroker.api.context import RequestContext, Services
     from pybroker.api.registry import Api
     from pybroker.network.connection import Connection
-    from pybroker.security.quotas.usage import Usage
+    from pybroker.network.context import ConnectionContext
+    from pybroker.security.quotas.usage import ClientUse, Usage
+
+    Throttled = Callable[[Any], tuple[Any, int]]
 
 _SIZE_BYTES: Final = 4
 _OF_BROKERS: Final = (ApiKey.WRITE_TXN_MARKERS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
@@ -44,22 +47,21 @@ _BROKERS_ADD_PARTITIONS: Final = 4
 
 
 class _Use:
-    """The use by the requests of a client, which is held to its quotas. `plain` handles a part of a request without them."""
+    """A request of a client that is held to its quotas. `plain` handles a part of a request without them."""
 
-    __slots__ = ("_broker", "api", "client_id", "context", "usage", "user")
+    __slots__ = ("_broker", "api", "client", "context")
 
-    def __init__(self, api: Api, usage: Usage, broker: Services, context: RequestContext) -> None:
+    def __init__(self, api: Api, client: ClientUse, broker: Services, context: RequestContext) -> None:
         self.api = api
-        self.usage = usage
+        self.client = client
         self.context = context
-        self.user, self.client_id = name_of(context.connection.principal), context.client_id or ""
         self._broker = broker
 
     def plain(self, message: Any) -> Any:
         """Handle a request, or a part of it, by the handler of its API."""
         return plain(self.api, self._broker, self.context, message)
 
-    def handle(self, way: Callable[[], Any], throttled: Callable[[Any], tuple[Any, int]] = lambda response: (response, 0)) -> Any:
+    def handle(self, way: Callable[[], Any], throttled: Throttled | None = None) -> Any:
         """Handle the request by `way`, as `timed` and `settled` do."""
         outcome, took_ns = self.timed(way)
         return self.settled(outcome, took_ns, throttled)
@@ -70,38 +72,22 @@ class _Use:
         try:
             outcome = way()
         except Exception:
-            self._wait(self._time_throttle_ms(monotonic_ns() - started_ns))
+            _wait(self.context, self.client.time_throttle_ms(monotonic_ns() - started_ns))
             raise
         return outcome, monotonic_ns() - started_ns
 
-    def settled(self, outcome: Any, took_ns: int, throttled: Callable[[Any], tuple[Any, int]]) -> Any:
+    def settled(self, outcome: Any, took_ns: int, throttled: Throttled | None) -> Any:
         """Return the response, or a Future of it, and count the time. `throttled` returns what to send in place of a response,
         and the throttle time.
         """
+        if type(outcome) is self.api.response or type(outcome) is bytes:
+            return self._finished(outcome, took_ns, throttled)
+        return then(outcome, lambda response: self._finished(response, took_ns, throttled))
 
-        def finished(response: Any) -> Any:
-            sent, throttle_ms = throttled(response)
-            throttle_ms = max(throttle_ms, self._time_throttle_ms(took_ns))
-            return self.with_throttle(sent, throttle_ms) if throttle_ms else sent
-
-        return then(outcome, finished)
-
-    def with_throttle(self, response: Any, throttle_ms: int) -> Any:
-        """Return the response with the throttle time, and have the connection wait."""
-        self._wait(throttle_ms)
-        if type(response) is bytes:  # the handler has encoded it
-            _, response = decode_response(self.api.response, self.context.api_version, memoryview(response)[_SIZE_BYTES:])
-        if hasattr(response, "throttle_time_ms"):
-            response.throttle_time_ms = throttle_ms
-        return response
-
-    def _time_throttle_ms(self, took_ns: int) -> int:
-        return self.usage.time_throttle_ms(self.user, self.client_id, took_ns)
-
-    def _wait(self, throttle_ms: int) -> None:
-        holder = cast("Connection | None", self.context.connection.holder)
-        if throttle_ms and holder is not None:
-            holder.throttle(throttle_ms)
+    def _finished(self, response: Any, took_ns: int, throttled: Throttled | None) -> Any:
+        sent, throttle_ms = (response, 0) if throttled is None else throttled(response)
+        throttle_ms = max(throttle_ms, self.client.time_throttle_ms(took_ns))
+        return _with_throttle(self.api, self.context, sent, throttle_ms) if throttle_ms else sent
 
 
 class _LimitedProduce(Repeated):
@@ -134,17 +120,51 @@ def limited(api: Api, broker: Services, usage: Usage) -> Api:
     repeats = api.repeats
 
     def handle_limited(_broker: Services, context: RequestContext, message: Any) -> Any:
-        use = _Use(api, usage, broker, context)
-        if not usage.limits(use.user, use.client_id) or _is_of_broker(api, context, message):
-            return use.plain(message)
-        return way(use, broker, message)
+        client = client_use(usage, context.connection, context.client_id)
+        if not client.is_limited or _is_of_broker(api, context, message):
+            return plain(api, broker, context, message)
+        return way(_Use(api, client, broker, context), broker, message)
 
     def kept(context: RequestContext, message: Any, frame: memoryview) -> Repeated | None:
         found = None if repeats is None else repeats(context, message, frame)
-        use = _Use(api, usage, broker, context)
-        return _LimitedProduce(found, use) if found is not None and usage.limits(use.user, use.client_id) else found
+        client = client_use(usage, context.connection, context.client_id)
+        return found if found is None or not client.is_limited else _LimitedProduce(found, _Use(api, client, broker, context))
 
-    return replace(api, handle=handle_limited, pieces=None, memo=None, repeats=None if repeats is None else kept)
+    return replace(api, handle=handle_limited, pieces=None, repeats=None if repeats is None else kept)
+
+
+def client_use(usage: Usage, connection: ConnectionContext, client_id: str | None) -> ClientUse:
+    """Return the use by the client of a connection."""
+    return usage.of(name_of(connection.principal), client_id or "")
+
+
+def counted_again(api: Api, usage: Usage, context: RequestContext, encoded: bytes, took_ns: int) -> bytes:
+    """Count the time of a request that gets a response which was kept. Returns the response, with the throttle time if there is
+    one.
+    """
+    throttle_ms = client_use(usage, context.connection, context.client_id).time_throttle_ms(took_ns)
+    if not throttle_ms:
+        return encoded
+    response = _with_throttle(api, context, encoded, throttle_ms)
+    (sent,) = encode_response(response, context.api_version, context.correlation_id)
+    assert type(sent) is bytes, "no response with records is kept"
+    return sent
+
+
+def _with_throttle(api: Api, context: RequestContext, response: Any, throttle_ms: int) -> Any:
+    """Return the response with the throttle time, and have the connection wait."""
+    _wait(context, throttle_ms)
+    if type(response) is bytes:  # it is encoded already
+        _, response = decode_response(api.response, context.api_version, memoryview(response)[_SIZE_BYTES:])
+    if hasattr(response, "throttle_time_ms"):
+        response.throttle_time_ms = throttle_ms
+    return response
+
+
+def _wait(context: RequestContext, throttle_ms: int) -> None:
+    holder = cast("Connection | None", context.connection.holder)
+    if throttle_ms and holder is not None:
+        holder.throttle(throttle_ms)
 
 
 def _is_of_broker(api: Api, context: RequestContext, message: Any) -> bool:
@@ -170,12 +190,12 @@ def _produce(use: _Use, _broker: Services, message: Any) -> Any:
 
 def _produced(use: _Use, response: Any, size: int) -> tuple[Any, int]:
     """Count the bytes of the records, and return the response and the throttle time."""
-    return response, use.usage.bytes_throttle_ms(PRODUCER_BYTE_RATE, use.user, use.client_id, size)
+    return response, use.client.bytes_throttle_ms(PRODUCER_BYTE_RATE, size)
 
 
 def _fetch(use: _Use, _broker: Services, message: Any) -> Any:
-    usage, user, client_id = use.usage, use.user, use.client_id
-    if (bytes_max := usage.fetch_bytes_max(user, client_id)) is not None:
+    client = use.client
+    if (bytes_max := client.fetch_bytes_max()) is not None:
         message.max_bytes = min(message.max_bytes, bytes_max)
         message.min_bytes = min(message.min_bytes, message.max_bytes)
     session_id = message.session_id if message.session_epoch > 0 else 0
@@ -185,7 +205,7 @@ def _fetch(use: _Use, _broker: Services, message: Any) -> Any:
         for topic in response.responses:
             for one in topic.partitions:
                 size += _size_of(one.records)
-        throttle_ms = usage.bytes_throttle_ms(CONSUMER_BYTE_RATE, user, client_id, size, takes_back=True)
+        throttle_ms = client.bytes_throttle_ms(CONSUMER_BYTE_RATE, size, takes_back=True)
         return (use.api.response(session_id=session_id) if throttle_ms else response), throttle_ms
 
     return use.handle(lambda: use.plain(message), throttled)
@@ -197,7 +217,7 @@ def _size_of(records: Any) -> int:
 
 
 def _mutate(use: _Use, broker: Services, message: Any) -> Any:
-    mutations = use.usage.mutations(use.user, use.client_id)
+    mutations = use.client.mutations()
     if mutations is None:
         return _any(use, broker, message)
     return use.handle(lambda: respond(use, broker, message, mutations), lambda response: (response, mutations.throttle_ms))

@@ -14,9 +14,6 @@ from pybroker.security.quotas.entity import CLIENT_ID, CONNECTION_CREATION_RATE,
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-KEPT_MAX: Final = 10_000
-"""For how many users and client ids the quotas are kept: the names of clients are their own, so there may be very many."""
-
 Values = Mapping[str, float]
 """The quotas of an entity, by their names."""
 
@@ -30,12 +27,11 @@ class Limit(NamedTuple):
 
 
 class Quotas:
-    """The quotas of a cluster, by the ids of their entries. Does not change; it keeps which of them hold for whom."""
+    """The quotas of a cluster, by the ids of their entries. Does not change."""
 
     def __init__(self, by_id: Mapping[str, tuple[Entity, Values]]) -> None:
         self.by_id = by_id
         self.by_entity: Mapping[Entity, Values] = MappingProxyType(dict(by_id.values()))
-        self._limits: dict[tuple[str, str], dict[str, Limit]] = {}
 
     def __bool__(self) -> bool:
         return bool(self.by_id)
@@ -45,16 +41,12 @@ class Quotas:
         by_id = {**self.by_id, **changes}
         return Quotas(MappingProxyType({key: one for key, one in by_id.items() if one is not None}))
 
-    def limits(self, user: str, client_id: str) -> Mapping[str, Limit]:
+    def limits(self, user: str, client_id: str) -> dict[str, Limit]:
         """Return the quotas of a request by their names: each that of the closest entity, of the eight that it may have."""
-        found = self._limits.get((user, client_id))
-        if found is None:
-            if len(self._limits) >= KEPT_MAX:
-                self._limits.clear()
-            found = self._limits[user, client_id] = {}
-            for entity, of_user, of_client in _closest_first(user, client_id):
-                for key, value in self.by_entity.get(entity, {}).items():
-                    found.setdefault(key, Limit(value, user if of_user else "", client_id if of_client else ""))
+        found: dict[str, Limit] = {}
+        for entity, of_user, of_client in _closest_first(user, client_id):
+            for key, value in self.by_entity.get(entity, {}).items():
+                found.setdefault(key, Limit(value, user if of_user else "", client_id if of_client else ""))
         return found
 
     def connection_rate(self, host: str) -> float | None:

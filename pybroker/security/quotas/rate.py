@@ -15,11 +15,12 @@ _MS_PER_S: Final = 1000
 class Rate:
     """The use per second over the last `samples` windows of `window_ms` each, the first of which may be under way for longer."""
 
-    __slots__ = ("_before", "_samples", "_samples_max", "_window_ms", "used_ms")
+    __slots__ = ("__weakref__", "_before", "_samples", "_samples_max", "_shortest_s", "_window_ms", "used_ms")
 
     def __init__(self, *, samples: int, window_ms: int) -> None:
         self._samples_max = samples
         self._window_ms = window_ms
+        self._shortest_s = (samples - 1) * window_ms / _MS_PER_S
         self._samples: list[list[float]] = []  # start, last event, sum: the oldest first
         self._before = 0.0  # the sum of all samples but the last
         self.used_ms = 0.0
@@ -37,6 +38,8 @@ class Rate:
 
     def throttle_ms(self, limit: float, *, now_ms: float) -> int:
         """Return how long nothing may be used until the use per second is `limit` again; 0 if it is not above."""
+        if not self._samples or self._before + self._samples[-1][2] <= limit * self._shortest_s:
+            return 0  # also if some of it has expired
         used, window_ms = self.measured(now_ms)
         over = used / (window_ms / _MS_PER_S) - limit
         return round(over / limit * window_ms) if over > 0 else 0
@@ -59,7 +62,7 @@ class Rate:
 class TokenBucket:
     """A bucket that `limit` tokens a second flow into, and that has room for those of all windows. It begins full."""
 
-    __slots__ = ("_limit", "_room", "_tokens", "used_ms")
+    __slots__ = ("__weakref__", "_limit", "_room", "_tokens", "used_ms")
 
     def __init__(self, limit: float, *, samples: int, window_ms: int, now_ms: float) -> None:
         self._limit = limit

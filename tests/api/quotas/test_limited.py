@@ -13,6 +13,7 @@ from pybroker.protocol.messages.api_versions import ApiVersionsRequest
 from pybroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pybroker.protocol.messages.delete_topics import DeleteTopicsRequest
 from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pybroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from testing.scenes.api.records import batch_of_values
 from testing.scenes.api.whole import Whole
@@ -117,6 +118,19 @@ async def test_the_time_of_the_loop_is_counted_for_every_api_up_to_a_window(tmp_
     whole, holder = await scene(tmp_path, request_percentage=1e-6)
     response = await whole.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
     assert (response.throttle_time_ms, holder.throttled) == (1000, [1000])
+
+
+async def test_a_response_that_was_kept_is_counted_and_throttled_as_another(tmp_path: Path) -> None:
+    whole, holder = await scene(tmp_path, request_percentage=1e9)
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+    whole_response = [await whole.ask(request, 9) for _ in range(2)]
+    assert whole_response[0] == whole_response[1]
+    assert whole.services.usage is not None
+    whole.services.usage.of("ANONYMOUS", "test").time_throttle_ms(10**20)
+    throttled = await whole.ask(request, 9)
+    assert (throttled.throttle_time_ms, holder.throttled) == (1000, [1000])
+    throttled.throttle_time_ms = 0
+    assert throttled == whole_response[0]
 
 
 async def test_a_change_is_in_force_with_the_next_request(tmp_path: Path) -> None:
