@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pybroker.admin.steps import Steps
+    from pybroker.protocol.messages.describe_transactions import TransactionState
     from pybroker.protocol.messages.list_groups import ListedGroup
     from pybroker.protocol.messages.metadata import MetadataResponse
 
@@ -125,32 +126,46 @@ def transactions() -> Steps[dict[str, Transaction]]:
         if not names:
             continue
         response = yield Ask(DescribeTransactionsRequest(transactional_ids=names), 0, node)
-        for one in response.transaction_states:
-            if one.error_code:  # it has expired meanwhile
-                continue
-            result[one.transactional_id] = Transaction(
-                transactional_id=one.transactional_id,
-                state=one.transaction_state,
-                producer_id=one.producer_id,
-                producer_epoch=one.producer_epoch,
-                timeout_ms=one.transaction_timeout_ms,
-                partitions=tuple(TopicPartition(topic.topic, index) for topic in one.topics for index in topic.partitions),
-            )
+        known = [one for one in response.transaction_states if not one.error_code]  # others have expired meanwhile
+        result |= {one.transactional_id: _transaction(one) for one in known}
     return dict(sorted(result.items()))
 
 
-def fence(transactional_id: str, timeout_ms: int) -> Steps[None]:
-    """Abort what is open of a transactional id, and shut its producer out, as a new producer does. Raises KafkaError."""
-    response = yield Ask(FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION), 3)
-    check(response.error_code, response.error_message)
-    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
+def abort(transactional_id: str) -> Steps[Transaction]:
+    """Abort what is open of a transactional id, and shut its producer out, as a new producer does; return what is known then.
+
+    Raises KafkaError, as TRANSACTIONAL_ID_NOT_FOUND.
+    """
+    found = yield Ask(FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION), 3)
+    check(found.error_code, found.error_message)
+    node = int(found.node_id)
+    before = yield from _described_transaction(transactional_id, node)
+    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=before.timeout_ms)
     patience = Patience()
     while True:
-        ended = yield Ask(request, 4, int(response.node_id))
+        ended = yield Ask(request, 4, node)
         if ended.error_code != ErrorCode.CONCURRENT_TRANSACTIONS and not patience.allows(ended.error_code):
-            return
+            return (yield from _described_transaction(transactional_id, node))
         check(0 if patience.left_s else ended.error_code)
         yield RETRY_S
+
+
+def _described_transaction(transactional_id: str, node: int) -> Steps[Transaction]:
+    response = yield Ask(DescribeTransactionsRequest(transactional_ids=[transactional_id]), 0, node)
+    (state,) = response.transaction_states
+    check(state.error_code, f"there is no transactional id {transactional_id}")
+    return _transaction(state)
+
+
+def _transaction(state: TransactionState) -> Transaction:
+    return Transaction(
+        transactional_id=state.transactional_id,
+        state=state.transaction_state,
+        producer_id=state.producer_id,
+        producer_epoch=state.producer_epoch,
+        timeout_ms=state.transaction_timeout_ms,
+        partitions=tuple(TopicPartition(topic.topic, index) for topic in state.topics for index in topic.partitions),
+    )
 
 
 def _nodes(found: MetadataResponse) -> list[int]:

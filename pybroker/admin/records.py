@@ -16,6 +16,7 @@ from pybroker.records.build import build_batch
 
 if TYPE_CHECKING:
     from pybroker.admin.steps import Steps
+    from pybroker.protocol.messages.metadata import MetadataResponseTopic
 
 FETCH_BYTES: Final = 8 << 20
 WAIT_MS: Final = 500
@@ -75,23 +76,18 @@ def produce(
     if not (values := tuple(values)):
         raise ValueError(f"a batch has at least one record: give produce a value for {topic}")
     records = [format_2.Record(Offset(number), now_ms, _bytes(key), _bytes(value), listed) for number, value in enumerate(values)]
-    return (yield from append(topic, partition, records, may_create=True))
+    return (yield from append((yield from leaders_of(topic, may_create=True)), partition, records))
 
 
-def partition_count(topic: str) -> Steps[int]:
-    """Return how many partitions a topic has. Raises KafkaError for an unknown topic."""
-    return len((yield from leaders_of(topic)).partitions)
-
-
-def append(topic: str, partition: int, records: Sequence[format_2.Record], *, may_create: bool = False) -> Steps[int]:
+def append(topic: MetadataResponseTopic, partition: int, records: Sequence[format_2.Record]) -> Steps[int]:
     """Write one batch, whose records have the offsets from 0 on, acknowledged by all in-sync replicas; return the offset of the
-    first one. Raises KafkaError.
+    first one. `topic` is what `leaders_of` returned. Raises KafkaError.
     """
-    found = yield from leaders_of(topic, may_create=may_create)
     data = PartitionProduceData(index=partition, records=memoryview(build_batch(records)))
-    request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=[data])])
-    leaders = {one.partition_index: one.leader_id for one in found.partitions}
-    check(0 if partition in leaders else 3, f"the topic {topic} has no partition {partition}")
+    topic_data = [TopicProduceData(name=topic.name or "", partition_data=[data])]
+    request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topic_data)
+    leaders = {one.partition_index: one.leader_id for one in topic.partitions}
+    check(0 if partition in leaders else 3, f"the topic {topic.name} has no partition {partition}")
     response = yield Ask(request, 9, leaders[partition])
     (result,) = response.responses[0].partition_responses
     check(result.error_code, result.error_message)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.admin.steps import Ask, check
 from pybroker.admin.topics import CONTROLLER, leaders_of
+from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from pybroker.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
 TIMEOUT_MS: Final = 30_000
 END: Final = -1
 """In place of an offset: all records that consumers can read."""
+NOT_DELETED: Final = {
+    ErrorCode.POLICY_VIOLATION: "has cleanup.policy=compact, so its records cannot be deleted: write a tombstone for each key, "
+    "add delete to its cleanup.policy, or delete the topic",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "is a topic of the broker itself, whose records cannot be deleted",
+}
+"""Why records are not deleted, behind the name of the topic."""
 
 
 def enlarge(name: str, count: int) -> Steps[None]:
@@ -47,6 +54,7 @@ def delete_records(name: str, before: Mapping[int, int] | None = None) -> Steps[
         topics = [DeleteRecordsTopic(name=name, partitions=partitions)]
         response = yield Ask(DeleteRecordsRequest(topics=topics, timeout_ms=TIMEOUT_MS), 1, leader)
         for one in response.topics[0].partitions:
-            check(one.error_code)
+            text = NOT_DELETED.get(one.error_code)
+            check(one.error_code, text and f"{name} {text}")
             starts[one.partition_index] = one.low_watermark
     return starts

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pybroker.config.http_listeners import HttpAddress
     from pybroker.faults.faults import Faults
     from pybroker.faults.trail import Trail
-    from pybroker.http_server import Context
     from pybroker.log.manager.manager import LogManager
     from pybroker.metrics.broker_metrics import BrokerMetrics
     from pybroker.metrics.exporter import Scope
@@ -88,12 +87,16 @@ class HttpListeners:
 
         Raises OSError that names the setting.
         """
-        self._node_id, self._offers = config.node_id, offers
+        self._node_id = config.node_id
         contexts = {one.name: partial(_context, one.tls) for one in secured if one.tls is not None}
         if (address := config.metrics_address) is not None:
-            self._start_metrics(config, metrics, lifecycle, address, contexts.get(METRICS_NAME))
+            self._metrics = server = _metrics_server(config, metrics, lifecycle)
+            port = server.start(address.host, address.port, contexts.get(METRICS_NAME))
+            logger.info("Metrics at %s/metrics", _url(address, port))
         if (address := config.admin_address) is not None:
-            self._start_admin(config, metrics, lifecycle, address, contexts.get(ADMIN_NAME))
+            self._admin = admin = _admin_server(config, metrics, lifecycle, offers)
+            lifecycle.admin_url = url = _url(address, admin.start(address.host, address.port, contexts.get(ADMIN_NAME)))
+            logger.info("A page for people at %s/, its API at %s/v1/openapi.json", url, url)
 
     def open(self, broker: Served, bound: Sequence[BoundListener]) -> None:
         """Let the API, if there is one, reach what serves clients."""
@@ -125,37 +128,21 @@ class HttpListeners:
             if listener is not None:
                 listener.stop()
 
-    def _start_metrics(
-        self,
-        config: BrokerConfig,
-        metrics: BrokerMetrics,
-        lifecycle: Lifecycle,
-        address: HttpAddress,
-        context: Context | None,
-    ) -> None:
-        from pybroker.metrics.http_server import MetricsServer  # noqa: PLC0415  only a broker with a metrics page pays for this
 
-        token = config.pybroker_metrics_token
-        self._metrics = MetricsServer(metrics, _scope(config), why_not_ready=lambda: lifecycle.why_not_ready, token=token)
-        port = self._metrics.start(address.host, address.port, context)
-        logger.info("Metrics at %s/metrics", _url(address, port))
+def _metrics_server(config: BrokerConfig, metrics: BrokerMetrics, lifecycle: Lifecycle) -> MetricsServer:
+    from pybroker.metrics.http_server import MetricsServer  # noqa: PLC0415  only a broker with a metrics page pays for this
 
-    def _start_admin(
-        self,
-        config: BrokerConfig,
-        metrics: BrokerMetrics,
-        lifecycle: Lifecycle,
-        address: HttpAddress,
-        context: Context | None,
-    ) -> None:
-        from pybroker.admin.server import AdminServer  # noqa: PLC0415  only a broker with this listener pays for the imports
-        from pybroker.admin.subject import Subject  # noqa: PLC0415
+    token = config.pybroker_metrics_token
+    return MetricsServer(metrics, _scope(config), why_not_ready=lambda: lifecycle.why_not_ready, token=token)
 
-        subject = Subject(loop=asyncio.get_running_loop(), why_not_ready=lambda: lifecycle.why_not_ready)
-        logins = _logins(self._offers) if self._offers or config.authorizer_class_name else None
-        self._admin = AdminServer(subject, config.pybroker_admin_token, logins, lambda: _pages(config, metrics))
-        lifecycle.admin_url = _url(address, self._admin.start(address.host, address.port, context))
-        logger.info("A page for people at %s/, its API at %s/v1/openapi.json", lifecycle.admin_url, lifecycle.admin_url)
+
+def _admin_server(config: BrokerConfig, metrics: BrokerMetrics, lifecycle: Lifecycle, offers: Mapping[str, Offer]) -> AdminServer:
+    from pybroker.admin.server import AdminServer  # noqa: PLC0415  only a broker with this listener pays for the imports
+    from pybroker.admin.subject import Subject  # noqa: PLC0415
+
+    subject = Subject(loop=asyncio.get_running_loop(), why_not_ready=lambda: lifecycle.why_not_ready)
+    logins = _logins(offers) if offers or config.authorizer_class_name else None
+    return AdminServer(subject, config.pybroker_admin_token, logins, lambda: _pages(config, metrics))
 
 
 def _url(address: HttpAddress, port: int) -> str:

@@ -139,6 +139,15 @@ async def test_what_cannot_be_is_refused(
     assert [name for name, one in (await broker.topics()).items() if not one.is_internal] == ["there"]
 
 
+async def test_records_that_cannot_be_deleted_are_named_with_the_reason(broker: Broker, page: Page) -> None:
+    await broker.create_topic("kept", settings={"cleanup.policy": "compact"})
+    await broker.create_topic("orders")
+    await page.send("POST", "/v1/groups/g/offsets", {"topic": "orders", "to": "earliest"})
+    for name, text in (("kept", "kept has cleanup.policy=compact"), ("__consumer_offsets", "is a topic of the broker itself")):
+        reply = await page.refused("POST", f"/v1/topics/{name}/delete-records", {})
+        assert (reply.status, text in reply.error) == (400, True), reply
+
+
 async def test_records_are_written_as_they_are_and_shown_so(broker: Broker, page: Page) -> None:
     await broker.create_topic("orders", 2)
     given: list[dict[str, Any]] = [

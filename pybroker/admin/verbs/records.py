@@ -11,6 +11,7 @@ from pybroker.admin.calls import BAD_REQUEST, AdminError
 from pybroker.admin.route import CREATED, Route
 from pybroker.admin.shapes import of_batch, of_seen
 from pybroker.admin.texts import SCHEMA, bytes_of
+from pybroker.admin.topics import leaders_of
 from pybroker.client.partitioner import partition_of
 from pybroker.clock import SystemClock
 from pybroker.model import Offset
@@ -75,11 +76,11 @@ async def list_batches(subject: Subject, call: Call) -> Json:
 
 async def write_records(subject: Subject, call: Call) -> Json:
     """Write records, acknowledged by all replicas in sync, and return where they are."""
-    body, topic = checked(call.body, NEW), call.names["topic"]
-    given = body["records"]
+    given = checked(call.body, NEW)["records"]
     if not given:
         raise AdminError(BAD_REQUEST, "records needs at least one record")
-    count = await subject.carry_out(records.partition_count(topic))
+    topic = await subject.carry_out(leaders_of(call.names["topic"]))
+    count = len(topic.partitions)
     fallback, now_ms = random.randrange(count), SystemClock().time_ms()  # noqa: S311  (spreading, not secrecy)
     by_partition: dict[int, list[int]] = {}
     made = []

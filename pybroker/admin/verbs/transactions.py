@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pybroker.admin import groups
-from pybroker.admin.calls import NOT_FOUND, AdminError
 from pybroker.admin.route import Route
 from pybroker.admin.shapes import of_transaction
 
@@ -22,13 +21,7 @@ async def list_transactions(subject: Subject, _call: Call) -> Json:
 
 async def abort_transaction(subject: Subject, call: Call) -> Json:
     """Abort the open transaction of a transactional id, and shut its producer out."""
-    name = call.names["transactional_id"]
-    found = (await subject.carry_out(groups.transactions())).get(name)
-    if found is None:
-        raise AdminError(NOT_FOUND, f"There is no transactional id {name}")
-    await subject.carry_out(groups.fence(name, found.timeout_ms))
-    after = (await subject.carry_out(groups.transactions())).get(name, found)
-    return of_transaction(after)
+    return of_transaction(await subject.carry_out(groups.abort(call.names["transactional_id"])))
 
 
 ROUTES: Final = (
