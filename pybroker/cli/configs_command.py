@@ -70,18 +70,9 @@ def get(*, where: Where, names: tuple[str, ...], is_all: bool, **given: Any) -> 
             where.output.rows(["user", "client-id", "ip", "name", "value"], rows, none="No quota is set.")
             return
         rows = configs.settings(cluster, kind, name, is_all=is_all or bool(names))
-    known = {row["name"] for row in rows}
-    if missing := [one for one in names if one not in known]:
-        raise click.ClickException(f"{kind} {name} has no setting {', '.join(missing)}{_similar(missing[0], known)}")
+    configs.check_names(f"{kind} {name}".rstrip(), names, {row["name"] for row in rows})
     chosen = [row for row in rows if not names or row["name"] in names]
     where.output.rows(["name", "value", "source"], chosen, none="No setting differs from its default: --all shows them.")
-
-
-def _similar(name: str, known: set[str]) -> str:
-    import difflib
-
-    similar = difflib.get_close_matches(name, known)
-    return f"; did you mean {' or '.join(similar)}?" if similar else ""
 
 
 @command.command("set")
@@ -107,12 +98,16 @@ def _change(where: Where, given: dict[str, Any], changed: dict[str, str], remove
     from pybroker.terminal import configs
 
     kind, name, entity = _chosen(given)
+    meant = ""
     with where.cluster() as cluster:
         if entity:
             configs.change_quotas(cluster, entity, changed, removed)
             what = ", ".join(f"{part} {value or configs.DEFAULT_ENTITY}" for part, value in entity.items())
         else:
+            meant = configs.unknown_to_brokers(cluster, changed) if kind == "broker" else ""
             configs.change(cluster, kind, name, changed, removed)
             what = f"{kind} {name}" if name else "all brokers"
     done = [*(f"{one}={value}" for one, value in changed.items()), *(f"without {one}" for one in removed)]
     where.output.done(f"Changed {what}: {', '.join(done)}", changed=what, set=changed, unset=list(removed))
+    if meant:
+        where.output.line(f"The brokers keep a setting that they do not know{meant}")

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from pybroker.listed import did_you_mean
+
 
 class HelpfulGroup(click.Group):
     """Names similar commands when there is none of a name, as click does for options."""
@@ -17,13 +19,10 @@ class HelpfulGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            import difflib
-
-            similar = difflib.get_close_matches(args[0], self.list_commands(ctx), cutoff=0.5)
-            if not similar or "Did you mean" in error.format_message():
+            meant = did_you_mean(args[0], self.list_commands(ctx))
+            if not meant or "Did you mean" in error.format_message():
                 raise
-            meant = " or ".join(map(repr, similar))
-            raise click.UsageError(f"{error.message.rstrip('.')}. Did you mean {meant}?", ctx=error.ctx) from error
+            raise click.UsageError(error.message.rstrip(".") + meant, ctx=error.ctx) from error
 
 
 class LazyGroup(HelpfulGroup):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from pybroker.listed import did_you_mean
+from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from pybroker.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from pybroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -26,6 +28,17 @@ SOURCES: Final = {
 }  # fmt: skip
 SET, DELETE = 0, 1
 QUOTAS: Final = ("user", "client-id", "ip")
+QUOTA_NAMES: Final = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+    "connection_creation_rate",
+)
+UNKNOWN_TOPIC: Final = 3
+OF_LISTENER: Final = "listener.name."
+MISTAKES: Final = {ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST}
+"""The errors of brokers for settings whose names they do not know."""
 DEFAULT_ENTITY: Final = "<default>"
 EXACT, OF_DEFAULT, ANY = 0, 1, 2
 
@@ -34,7 +47,12 @@ def settings(cluster: Cluster, kind: str, name: str, *, is_all: bool) -> list[di
     """Return a row for each setting of a resource, by default only for those that are set. Raises FailedError."""
     resource = DescribeConfigsResource(resource_type=RESOURCES[kind], resource_name=name, configuration_keys=None)
     (found,) = cluster.call(DescribeConfigsRequest(resources=[resource]), broker_id=_owner(cluster, kind, name)).results
-    check(f"{kind} {name}".rstrip(), found.error_code, found.error_message)
+    check(
+        f"{kind} {name}".rstrip(),
+        found.error_code,
+        found.error_message,
+        lambda: did_you_mean(name, topic_names(cluster)) if found.error_code == UNKNOWN_TOPIC else "",
+    )
     return [
         {
             "name": one.name,
@@ -49,13 +67,48 @@ def settings(cluster: Cluster, kind: str, name: str, *, is_all: bool) -> list[di
 
 
 def change(cluster: Cluster, kind: str, name: str, changed: Mapping[str, str], unset: Sequence[str]) -> None:
-    """Set and unset settings of a resource. Raises FailedError."""
+    """Set and unset settings of a resource. Raises FailedError.
+
+    Brokers accept the removal of a setting of a topic or a group that they do not know; this function does not.
+    """
+    if kind in ("topic", "group") and unset:
+        check_names(f"{kind} {name}", unset, {row["name"] for row in settings(cluster, kind, name, is_all=True)})
     configs = [AlterableConfig(name=key, config_operation=SET, value=value) for key, value in changed.items()]
     configs += [AlterableConfig(name=key, config_operation=DELETE, value=None) for key in unset]
     resource = AlterConfigsResource(resource_type=RESOURCES[kind], resource_name=name, configs=configs)
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
     (result,) = cluster.call(request, broker_id=_owner(cluster, kind, name)).responses
-    check(f"{kind} {name}".rstrip(), result.error_code, result.error_message)
+
+    def meant() -> str:
+        if result.error_code == UNKNOWN_TOPIC:
+            return did_you_mean(name, topic_names(cluster))
+        if result.error_code not in MISTAKES:
+            return ""
+        return suggestion([*changed, *unset], [row["name"] for row in settings(cluster, kind, name, is_all=True)])
+
+    check(f"{kind} {name}".rstrip(), result.error_code, result.error_message, meant)
+
+
+def check_names(what: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Raise FailedError for settings that are not known."""
+    if missing := [name for name in names if name not in known]:
+        raise FailedError(f"{what} has no setting {', '.join(missing)}{did_you_mean(missing[0], known)}")
+
+
+def topic_names(cluster: Cluster) -> list[str]:
+    """Return the names of all topics."""
+    return [str(one.name) for one in cluster.metadata().topics if one.name is not None]
+
+
+def unknown_to_brokers(cluster: Cluster, names: Iterable[str]) -> str:
+    """Return what may have been meant by a setting of brokers, which they accept although they do not know it."""
+    known = [row["name"] for row in settings(cluster, "broker", str(min(cluster.brokers)), is_all=True)]
+    return suggestion([name for name in names if not name.startswith(OF_LISTENER)], known)
+
+
+def suggestion(names: Iterable[str], known: Collection[str]) -> str:
+    """Return what may have been meant by the first of these names that is not known."""
+    return next((did_you_mean(name, known) for name in names if name not in known), "")
 
 
 def _owner(cluster: Cluster, kind: str, name: str) -> int | None:
@@ -98,4 +151,4 @@ def change_quotas(cluster: Cluster, entity: Mapping[str, str], changed: Mapping[
     parts = [EntityData(entity_type=kind, entity_name=name or None) for kind, name in entity.items()]
     request = AlterClientQuotasRequest(entries=[EntryData(entity=parts, ops=operations)], validate_only=False)
     for result in cluster.call(request).entries:
-        check("quotas", result.error_code, result.error_message)
+        check("quotas", result.error_code, result.error_message, lambda: suggestion([*changed, *unset], QUOTA_NAMES))

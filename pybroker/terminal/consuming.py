@@ -57,6 +57,7 @@ class Consuming:
 
     def run_in_group(self, member: Member) -> None:
         """Read what the group assigns, and commit what was printed, until the end. Raises PipelineError, FailedError."""
+        places.partitions(self._client, self._choice.topics)  # reports a topic that does not exist
         while self._left != 0:
             assigned = member.join()
             begins = self._offsets(assigned, self._choice.begin or BEGINNING) | member.committed(assigned)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from pybroker.listed import did_you_mean
+from pybroker.terminal import configs, topics
 from pybroker.terminal.session import Cluster, FailedError, check
 from pybroker.tools.groups_admin import EARLIEST, LATEST, Group, Member, Partition, by_topic
+from pybroker.tools.kafka_errors import GROUP_ID_NOT_FOUND
 
 if TYPE_CHECKING:
     from pybroker.terminal.output import Row
@@ -19,8 +22,17 @@ def described(cluster: Cluster, group_id: str) -> Group:
     """Return a group. Raises FailedError when there is none, RefusedError."""
     group = cluster.described(group_id)
     if group.state == DEAD:
-        raise FailedError(f"group {group_id}: GROUP_ID_NOT_FOUND: there is no such group")
+        raise FailedError(f"group {group_id}: GROUP_ID_NOT_FOUND: there is no such group{_meant(cluster, group_id)}")
     return group
+
+
+def _meant(cluster: Cluster, group_id: str) -> str:
+    return did_you_mean(group_id, (str(one.group_id) for one in cluster.listed()))
+
+
+def _check(cluster: Cluster, group_id: str, code: int) -> None:
+    """Raise FailedError for a code that is not 0."""
+    check(f"group {group_id}", code, meant=lambda: _meant(cluster, group_id) if code == GROUP_ID_NOT_FOUND else "")
 
 
 def partitions_of(cluster: Cluster, group: Group) -> list[dict[str, Any]]:
@@ -53,22 +65,26 @@ def scope(cluster: Cluster, group_id: str, texts: Sequence[str]) -> list[Partiti
     if not texts:
         found = sorted(cluster.committed(group_id))
         if not found:
-            raise FailedError(f"group {group_id} has committed no offsets: name topics with --topic")
+            raise FailedError(f"group {group_id} has committed no offsets: name topics with --topic{_meant(cluster, group_id)}")
         return found
     return [partition for text in texts for partition in chosen(cluster, text)]
 
 
 def chosen(cluster: Cluster, text: str) -> list[Partition]:
     """Return the partitions of `topic` or `topic:0,2`. Raises FailedError."""
-    topic, separator, numbers = text.rpartition(":")
+    name, separator, numbers = text.rpartition(":") if ":" in text else (text, "", "")
+    (topic,) = cluster.metadata([name]).topics
+    if topic.error_code == configs.UNKNOWN_TOPIC:
+        raise topics.unknown_topic(name, configs.topic_names(cluster))
+    check(f"topic {name}", topic.error_code)
+    known = sorted(one.partition_index for one in topic.partitions)
     if not separator:
-        return cluster.partitions_of(text)
-    known = cluster.partitions_of(topic)
+        return [Partition(name, index) for index in known]
     found = []
     for number in numbers.split(","):
-        if not number.isdecimal() or Partition(topic, int(number)) not in known:
-            raise FailedError(f"{text}: UNKNOWN_TOPIC_OR_PARTITION: {topic} has partitions 0 to {len(known) - 1}, not {number!r}")
-        found.append(Partition(topic, int(number)))
+        if not number.isdecimal() or int(number) not in known:
+            raise FailedError(f"{text}: UNKNOWN_TOPIC_OR_PARTITION: {name} has partitions 0 to {len(known) - 1}, not {number!r}")
+        found.append(Partition(name, int(number)))
     return found
 
 
@@ -129,12 +145,12 @@ def delete(cluster: Cluster, group_ids: Sequence[str]) -> None:
     """Delete groups. Raises FailedError."""
     errors: Mapping[str, int] = cluster.delete(group_ids)
     for group_id, code in errors.items():
-        check(f"group {group_id}", code)
+        _check(cluster, group_id, code)
 
 
 def delete_offsets(cluster: Cluster, group_id: str, partitions: Sequence[Partition]) -> None:
     """Delete committed offsets. Raises FailedError."""
     code, errors = cluster.delete_offsets(group_id, partitions)
-    check(f"group {group_id}", code)
+    _check(cluster, group_id, code)
     for partition, error in errors.items():
         check(f"{partition.topic}-{partition.number}", error)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pybroker.spark.wire.client import COMMITTED, EARLIEST, LATEST, UNCOMMITTED
 from pybroker.terminal.numbers import when_ms
 from pybroker.terminal.session import FailedError
+from pybroker.terminal.topics import unknown_topic
 from pybroker.tools.groups_admin import Partition
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def partitions(client: WireClient, topics: Sequence[str], numbers: Sequence[int]
     found = client.topics(topics)
     for name in topics:
         if name not in found:
-            raise FailedError(f"topic {name}: UNKNOWN_TOPIC_OR_PARTITION: there is no such topic")
+            raise unknown_topic(name, client.topics())
         count = len(found[name].leaders)
         for number in numbers:
             if number >= count:

@@ -59,11 +59,13 @@ def name_of(code: int) -> str:
     return NAMES[code].name if code in NAMES else f"error {code}"
 
 
-def check(what: str, code: int, message: str | None = None) -> None:
-    """Raise FailedError for a code that is not 0."""
+def check(what: str, code: int, message: str | None = None, meant: Callable[[], str] = str) -> None:
+    """Raise FailedError for a code that is not 0. `meant` returns what `did_you_mean` does, if it has anything to suggest."""
     if code:
         sentence = message or (NAMES[code].message if code in NAMES else "")
-        raise FailedError(f"{what}: {name_of(code)}{': ' if sentence else ''}{sentence}".splitlines()[0])
+        text = f"{what}: {name_of(code)}{': ' if sentence else ''}{sentence}".splitlines()[0]
+        suggestion = meant()
+        raise FailedError(text.rstrip(".") + suggestion if suggestion else text)
 
 
 class Cluster(Groups):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from pybroker.listed import did_you_mean
 from pybroker.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from pybroker.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from pybroker.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from pybroker.protocol.messages.delete_topics import DeleteTopicsRequest
+from pybroker.terminal import configs
 from pybroker.terminal.brokers import sizes
 from pybroker.terminal.session import TIMEOUT_MS, Cluster, FailedError, check
 from pybroker.tools.admin import shown_id
@@ -19,7 +22,6 @@ if TYPE_CHECKING:
     from pybroker.terminal.output import Row
 
 TOPIC_ALREADY_EXISTS: Final = 36
-UNKNOWN_TOPIC: Final = 3
 DELETE_TOPICS_VERSION: Final = 5
 """The last version with topics by name alone."""
 
@@ -33,9 +35,14 @@ def found(cluster: Cluster, names: Sequence[str] = (), *, has_internal: bool = T
         known = {one.name for one in topics}
         for name in names:
             if not any(fnmatch.fnmatchcase(one, name) for one in known):
-                raise FailedError(f"topic {name}: UNKNOWN_TOPIC_OR_PARTITION: there is no such topic")
+                raise unknown_topic(name, known)
         topics = [one for one in topics if any(fnmatch.fnmatchcase(one.name, name) for name in names)]
     return sorted(topics, key=lambda one: str(one.name))
+
+
+def unknown_topic(name: str, known: Iterable[str]) -> FailedError:
+    """Return the error for a topic that is not among the known ones."""
+    return FailedError(f"topic {name}: UNKNOWN_TOPIC_OR_PARTITION: there is no such topic{did_you_mean(name, known)}")
 
 
 def indexes(topics: Iterable[Any]) -> dict[str, list[int]]:
@@ -120,18 +127,28 @@ def create(
     cluster: Cluster, names: Sequence[str], *, partitions: int, replicas: int, settings: Mapping[str, str], may_exist: bool
 ) -> list[Row]:
     """Create topics; -1 partitions or replicas leaves the number to the broker. Raises FailedError."""
-    configs = [CreatableTopicConfig(name=key, value=value) for key, value in settings.items()]
+    given = [CreatableTopicConfig(name=key, value=value) for key, value in settings.items()]
     topics = [
-        CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas, assignments=[], configs=configs)
+        CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas, assignments=[], configs=given)
         for name in names
     ]
     rows: list[Row] = []
     for made in cluster.call(CreateTopicsRequest(topics=topics, timeout_ms=TIMEOUT_MS)).topics:
         exists = made.error_code == TOPIC_ALREADY_EXISTS
         if not (exists and may_exist):
-            check(f"topic {made.name}", made.error_code, made.error_message)
+            check(f"topic {made.name}", made.error_code, made.error_message, functools.partial(_meant, cluster, made, settings))
         rows.append({"topic": made.name, "created": not exists, "partitions": None if exists else made.num_partitions})
     return rows
+
+
+def _meant(cluster: Cluster, made: Any, settings: Mapping[str, str]) -> str:
+    """Return what may have been meant by a setting of a topic that was not made. The broker knows the settings of a topic that
+    could be made without any."""
+    if made.error_code not in configs.MISTAKES:
+        return ""
+    topic = CreatableTopic(name=made.name, num_partitions=-1, replication_factor=-1, assignments=[], configs=[])
+    (checked,) = cluster.call(CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=True)).topics
+    return configs.suggestion(settings, [one.name for one in checked.configs or ()])
 
 
 def delete(cluster: Cluster, names: Sequence[str], *, may_be_missing: bool) -> list[str]:
@@ -139,8 +156,10 @@ def delete(cluster: Cluster, names: Sequence[str], *, may_be_missing: bool) -> l
     request = DeleteTopicsRequest(topics=[], topic_names=list(names), timeout_ms=TIMEOUT_MS)
     deleted = []
     for one in cluster.ask(request, DELETE_TOPICS_VERSION).responses:
-        if one.error_code == UNKNOWN_TOPIC and may_be_missing:
-            continue
+        if one.error_code == configs.UNKNOWN_TOPIC:
+            if may_be_missing:
+                continue
+            found(cluster, [one.name])  # reports that there is none, and what may have been meant
         check(f"topic {one.name}", one.error_code, one.error_message)
         deleted.append(str(one.name))
     return deleted

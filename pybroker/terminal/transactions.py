@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from pybroker.listed import did_you_mean
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from pybroker.protocol.messages.describe_transactions import DescribeTransactionsRequest
@@ -52,7 +53,11 @@ def described(cluster: Cluster, transactional_id: str) -> dict[str, Any]:
     broker_id = cluster.transaction_coordinator(transactional_id)
     response = cluster.call(DescribeTransactionsRequest(transactional_ids=[transactional_id]), broker_id=broker_id)
     (one,) = response.transaction_states
-    check(f"transactional id {transactional_id}", one.error_code)
+    check(
+        f"transactional id {transactional_id}",
+        one.error_code,
+        meant=lambda: did_you_mean(transactional_id, (row["transactional_id"] for row in listed(cluster))),
+    )
     return {
         "transactional_id": transactional_id,
         "state": one.transaction_state,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pybroker.client.partitioner import partition_of
 from pybroker.client.requests import request_parts
+from pybroker.listed import did_you_mean
 from pybroker.model import FIRST_OFFSET, Offset
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
@@ -204,6 +205,6 @@ def _create(client: WireClient, name: str) -> None:
     if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise FailedError(
             f"topic {name}: UNKNOWN_TOPIC_OR_PARTITION: there is no such topic, and the broker creates none by itself: "
-            f"`pybroker topics create {name}` does"
+            f"`pybroker topics create {name}` does{did_you_mean(name, client.topics())}"
         )
     raise FailedError(f"topic {name}: LEADER_NOT_AVAILABLE: it was created, and has no leader after {CREATION_S:g} s")

@@ -61,7 +61,7 @@ def test_quotas_are_set_and_removed(broker: ThreadBroker) -> None:
 def test_what_cannot_be_is_refused(broker: ThreadBroker) -> None:
     at = broker.bootstrap
     assert refusal(at, "configs", "set", "--topic", "a", "retention.ms=x").startswith("topic a: INVALID_CONFIG: ")
-    assert "did you mean retention.ms" in refusal(at, "configs", "get", "--topic", "a", "retention.mss")
+    assert "Did you mean 'retention.ms'" in refusal(at, "configs", "get", "--topic", "a", "retention.mss")
     assert refusal(at, "configs", "get", "--topic", "b").startswith("topic b: UNKNOWN_TOPIC_OR_PARTITION")
     assert refusal(at, "configs", "get", "--broker", "7") == "broker 7: there is no such broker; there are 1"
     assert "name one of" in refusal(at, "configs", "get", code=2)

@@ -38,7 +38,8 @@ def chosen_topics(source: WireClient, names: tuple[str, ...], pattern: str | Non
 
     Raises PipelineError when a name is missing, or when the pattern is not a regular expression.
     """
-    return chosen(source.topics(names if pattern is None else None), names, pattern, source.bootstrap)
+    existing = source.topics(names if pattern is None else None)
+    return chosen(existing, names, pattern, source.bootstrap, others=source.topics)
 
 
 def target_names(names: Mapping[str, Topic], prefix: str, renamed: Mapping[str, str]) -> dict[str, str]:
