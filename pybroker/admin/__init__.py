@@ -13,6 +13,7 @@ topics, groups, settings, sizes    steps that look into a broker
 fetched, records, window           steps that read and write records
 topic_changes, group_changes       steps that change topics and groups
 inner       requests that come from no client
+elsewhere   requests to other brokers
 shapes      the forms of what they return
 texts       bytes in JSON
 document    the description of the API for OpenAPI

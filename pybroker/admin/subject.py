@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from pybroker.admin.calls import UNAVAILABLE, AdminError
 from pybroker.admin.inner import frame_of, response_of
-from pybroker.admin.steps import Ask, carry_out
+from pybroker.admin.steps import carry_out
 from pybroker.admin.topics import CONTROLLER
-from pybroker.client.connection import Connection
-from pybroker.client.errors import ClientError
-from pybroker.client.frames import Frames
-from pybroker.faults.trail import OWN
-from pybroker.network.limits import host_and_port
 from pybroker.protocol.error_codes import ErrorCode, KafkaError
-from pybroker.protocol.messages.metadata import MetadataRequest
 from pybroker.security.acl.authorizer import OPERATOR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from pybroker.admin.elsewhere import Elsewhere
     from pybroker.admin.inner import Inner
-    from pybroker.admin.steps import Steps
+    from pybroker.admin.steps import Ask, Steps
     from pybroker.api.seen_clients import SeenClient
     from pybroker.faults.faults import Faults
     from pybroker.faults.trail import Trail
@@ -33,8 +27,6 @@ if TYPE_CHECKING:
     from pybroker.times.clock import BrokerClock
 
 Result = TypeVar("Result")
-
-CONNECT_S: Final = 10.0
 
 
 class Listening(NamedTuple):
@@ -88,6 +80,7 @@ class Parts:
         trail: the last requests, which any thread may read; None if none are kept.
         clock: the time of the broker, which its loop alone may move.
         inner: takes requests of no client, in the broker's loop.
+        elsewhere: the other brokers of the cluster.
         is_alone: whether the broker is a cluster by itself.
         clients: the clients that have sent requests, which belong to the loop.
         may: returns whether a principal from a host may do an operation on the cluster; it runs in the loop.
@@ -99,6 +92,7 @@ class Parts:
     trail: Trail | None
     clock: BrokerClock
     inner: Inner
+    elsewhere: Elsewhere
     node_id: BrokerId
     is_alone: bool
     clients: SeenClients
@@ -155,20 +149,4 @@ class Subject:
         parts = self.parts
         if ask.node in (None, CONTROLLER, parts.node_id):
             return response_of(ask, await self.in_loop(parts.inner.handle(frame_of(ask), self.principal, self.host)))
-        if self.principal != OPERATOR:
-            raise AdminError(UNAVAILABLE, f"The broker {ask.node} knows this: log in at its own page, or use the token")
-        cluster = await self._ask(Ask(MetadataRequest(topics=[]), 9))
-        address = next(((one.host, one.port) for one in cluster.brokers if one.node_id == ask.node), None)
-        if address is None:
-            raise AdminError(UNAVAILABLE, f"The broker {ask.node} is not there")
-        return await asyncio.to_thread(_asked_elsewhere, address, ask)
-
-
-def _asked_elsewhere(address: tuple[str, int], ask: Ask) -> Any:
-    """Return the response of another broker. Raises AdminError."""
-    name = host_and_port(*address)
-    try:
-        with Frames(socket.create_connection(address, CONNECT_S), address=name, client_id=OWN) as frames:
-            return Connection(frames).call(ask.request, ask.version)
-    except (ClientError, OSError) as error:
-        raise AdminError(UNAVAILABLE, f"The broker {ask.node} at {name} does not respond: {error}") from error
+        return await self.in_loop(parts.elsewhere.ask(ask, self.principal, self.host))

@@ -143,7 +143,7 @@ class BrokerServer:
         try:
             self._share_descriptors()
             self.faults, self.trail = self.faults or faults_of(self.config), self.trail or trail_of(self.config)
-            self._login = login_of(self.config)
+            self.login = login_of(self.config)
             self._offers = await offers_of(self.config, lambda: self.controller.image, self.clock, self._held)
             self._http.start(self.config, self.metrics, self.lifecycle, self._http_listeners, self._offers)
             return await self._open(sockets)
@@ -305,7 +305,7 @@ class BrokerServer:
         self.replication = replicate(control, self.controller, self.replica_manager, self._make_peers(), self._periodic)
 
     def _make_peers(self) -> Peers:
-        return peers_of(self.controller, self._listeners, self._login)
+        return peers_of(self.controller, self._listeners, self.login)
 
     def _topic_id_of(self, topic_partition: TopicPartition) -> TopicId | None:
         """Return the id of the partition's topic; None when the metadata has no such partition."""

@@ -8,6 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
+from pybroker.broker.registration import inter_broker_listener
 from pybroker.config.http_listeners import ADMIN_NAME, METRICS_NAME
 from pybroker.metadata.names import INTERNAL_TOPICS
 from pybroker.model import BrokerId
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pybroker.network.limits import BoundListener, Listener
     from pybroker.network.server import SocketServer
     from pybroker.security.acl.binding import AclOperation
+    from pybroker.security.sasl.client_login import ClientLogin
     from pybroker.security.sasl.login import Offer
     from pybroker.security.tls.listener import ListenerTls
     from pybroker.times.times import Times
@@ -60,6 +62,7 @@ class Served(Protocol):
     server: SocketServer
     config: BrokerConfig
     services: Services
+    login: ClientLogin | None
 
     @property
     def membership(self) -> Membership:
@@ -102,17 +105,21 @@ class HttpListeners:
         """Let the API, if there is one, reach what serves clients."""
         if self._admin is None:
             return
-        from pybroker.admin.inner import Inner  # noqa: PLC0415  only a broker with this listener pays for the imports
+        from pybroker.admin.elsewhere import Elsewhere  # noqa: PLC0415  only a broker with this listener pays for the imports
+        from pybroker.admin.inner import Inner  # noqa: PLC0415  as above
         from pybroker.admin.subject import Parts  # noqa: PLC0415
         from pybroker.broker.state import state_of  # noqa: PLC0415
         from pybroker.times.clock import BrokerClock  # noqa: PLC0415
 
         assert broker.faults is not None
+        between = inter_broker_listener(broker.config)
+        tls = next((one.tls for one in bound if one.name == between), None)
         parts = Parts(
             faults=broker.faults,
             trail=broker.trail,
             clock=BrokerClock(self._times.lanes),
             inner=Inner(broker.dispatcher.handle, bound),
+            elsewhere=Elsewhere(services=broker.services, listener=between, tls=tls, login=broker.login),
             node_id=self._node_id,
             is_alone=broker.membership.is_alone,
             clients=broker.kept_clients,

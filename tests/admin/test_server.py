@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from pybroker.admin.elsewhere import Elsewhere
 from pybroker.admin.guards import BODY_BYTES_MAX
 from pybroker.admin.inner import Inner
 from pybroker.admin.route import Route
@@ -21,6 +23,9 @@ from pybroker.network.limits import BoundListener
 from pybroker.security.acl.binding import AclOperation
 from pybroker.times.clock import BrokerClock
 from tests.admin.api import Api
+
+if TYPE_CHECKING:
+    from pybroker.api.context import Services
 
 RULE = {"name": "leader moves", "api": "Produce", "topic": "orders", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}
 TOKEN = "t0ken"
@@ -56,6 +61,7 @@ async def serving(
             trail=None,
             clock=clock,
             inner=inner,
+            elsewhere=Elsewhere(services=cast("Services", None), listener="PLAINTEXT", tls=None, login=None),
             node_id=BrokerId(1),
             is_alone=True,
             clients=NoClients(),
