@@ -105,8 +105,8 @@ def test_the_doctor_names_what_a_cluster_lacks_while_a_broker_is_away(tmp_path: 
     assert lines[lines.index("") + 1 :] == [
         f"A client on this machine works with {first} and all 2 live brokers.",
         "Broker 2 is not live, and partitions have replicas there: start what has stopped.",
-        "1 of 3 partitions have no leader: they can be neither written nor read (alone-0).",
-        "1 of 3 partitions have fewer replicas in sync than min.insync.replicas: they refuse writes with acks=all (strict-0).",
+        "1 of 3 partitions has no leader: no client can write or read there (alone-0).",
+        "1 of 3 partitions has fewer replicas in sync than min.insync.replicas: the broker refuses acks=all there (strict-0).",
         "2 of 3 partitions have replicas that are not in sync (orders-0, strict-0).",
     ]
 

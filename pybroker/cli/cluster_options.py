@@ -39,6 +39,10 @@ class Where:
         return Cluster(self.target)
 
 
+json_option = click.option("--json", "is_json", is_flag=True, help="Print one JSON object on each line.")
+"""The option of commands whose output a script may read."""
+
+
 def cluster_options(function: Command) -> Command:
     """Add the options that name a cluster to a command, which receives `where`, and report its errors in one line."""
 
@@ -64,7 +68,7 @@ def cluster_options(function: Command) -> Command:
             return function(where=Where(target, output), **others)
 
     for option in (
-        click.option("--json", "is_json", is_flag=True, help="Print one JSON object on each line."),
+        json_option,
         click.option(
             "--timeout", "timeout_s", type=click.FloatRange(min=0.1), metavar="SECONDS", help="How long a response may take; 30."
         ),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pybroker.cli.cluster_options import failures_in_one_line
+from pybroker.cli.cluster_options import failures_in_one_line, json_option
 from pybroker.cli.spark_options import failures_in_one_line as failures_of_the_job
 from pybroker.cli.spark_options import pair
 
@@ -20,9 +20,9 @@ DIRECTLY_S = 1.0
 
 @click.command("copy")
 @click.argument("topics", metavar="[TOPIC]...", nargs=-1)
-@click.option("--from", "source", required=True, metavar="CLUSTER", help="HOST:PORT, or a profile.")
-@click.option("--to", "target", required=True, metavar="CLUSTER", help="HOST:PORT, or a profile.")
-@click.option("--pattern", help="All topics whose whole name matches this regular expression, instead of TOPIC.")
+@click.option("--from", "source", metavar="CLUSTER", help="The cluster to read from: HOST:PORT, or a profile.")
+@click.option("--to", "target", metavar="CLUSTER", help="The cluster to write to: HOST:PORT, or a profile.")
+@click.option("--pattern", help="Copy all topics whose whole name matches this regular expression, instead of TOPIC.")
 @click.option(
     "--state",
     type=click.Path(path_type=Path),
@@ -39,20 +39,23 @@ DIRECTLY_S = 1.0
 @click.option("--allow-loss", "is_loss_allowed", is_flag=True, help="Continue when records were deleted before they were copied.")
 @click.option("--workers", default=4, show_default=True, type=click.IntRange(min=1), help="Partitions to copy at a time.")
 @click.option("--retry", "retry_s", default=60.0, show_default=True, help="Seconds to wait for a cluster that went away.")
+@json_option
 def command(
     *,
     topics: tuple[str, ...],
-    source: str,
-    target: str,
+    source: str | None,
+    target: str | None,
     pattern: str | None,
     state: Path,
     renamed: tuple[str, ...],
     follow: bool,
+    is_json: bool,
     **options: Any,
 ) -> None:
     """Copy topics to another cluster, batch by batch and unchanged where possible: each committed record exactly once.
 
-    The same command continues where a stopped one ended. `pybroker spark mirror` does the same, also with Spark.
+    The side that --from or --to leaves out is the cluster that other commands use: that of $PYBROKER_BOOTSTRAP, of a profile, or
+    localhost:9092. The same command continues where a stopped one ended. `pybroker spark mirror` does the same, also with Spark.
     """
     if bool(topics) == (pattern is not None):
         raise click.UsageError("give either TOPIC or --pattern")
@@ -60,6 +63,8 @@ def command(
     with failures_in_one_line(None):
         one, other = _cluster(source), _cluster(target)
     from pybroker.spark.mirror import job
+    from pybroker.terminal.numbers import counted
+    from pybroker.terminal.output import Output
     from pybroker.terminal.wire import connect_by
 
     with failures_of_the_job("copy"):
@@ -80,13 +85,23 @@ def command(
         )
     counts, seconds = result.counts, result.seconds
     rate = counts.size / seconds / 1e6 if seconds else 0.0
-    lost = f"; {result.lost:,} offsets were deleted before" if result.lost else ""
-    click.echo(f"Copied {counts.records:,} records in {seconds:.1f} s, {rate:.1f} MB/s{lost}")
+    lost = f"; {counted(result.lost, 'offset')} had no records any more" if result.lost else ""
+    Output(click.echo, is_json=is_json, has_colours=False).done(
+        f"Copied {counted(counts.records, 'record')} in {seconds:.1f} s, {rate:.1f} MB/s{lost}",
+        source=one.bootstrap,
+        target=other.bootstrap,
+        records=counts.records,
+        bytes=counts.size,
+        lost=result.lost,
+        seconds=round(seconds, 3),
+    )
 
 
-def _cluster(text: str) -> Target:
-    """Return the cluster with an address, or of a profile. Raises CommandError."""
+def _cluster(text: str | None) -> Target:
+    """Return the cluster with an address, of a profile, or that of the other commands. Raises CommandError."""
     from pybroker.terminal.profiles import target_of
 
+    if text is None:
+        return target_of(os.environ)
     is_address = ":" in text
     return target_of(os.environ, bootstrap=text if is_address else None, profile=None if is_address else text)

@@ -36,6 +36,7 @@ def command(*, where: Where, folder: Path, topics: tuple[str, ...], form: str, b
     """
     from pybroker.spark.progress import Progress
     from pybroker.terminal.exporting import Export
+    from pybroker.terminal.numbers import counted
     from pybroker.terminal.wire import wire_client
 
     began = time.monotonic()
@@ -48,7 +49,7 @@ def command(*, where: Where, folder: Path, topics: tuple[str, ...], form: str, b
             raise click.ClickException(f"{error.filename or folder}: {error.strerror}") from error
     size, seconds = run.standing().size or 0, time.monotonic() - began
     where.output.done(
-        f"Exported {manifest.records:,} records of {len(manifest.topics)} topics to {folder}, "
+        f"Exported {counted(manifest.records, 'record')} of {counted(len(manifest.topics), 'topic')} to {folder}, "
         f"{size / 1e6:,.1f} MB in {seconds:.1f} s",
         records=manifest.records,
         topics=list(manifest.topics),

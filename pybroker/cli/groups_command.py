@@ -36,6 +36,7 @@ def list_groups(*, where: Where) -> None:
 def describe(*, where: Where, names: tuple[str, ...]) -> None:
     """Show members, committed offsets and lag of groups, in a row for each partition."""
     from pybroker.terminal import groups
+    from pybroker.terminal.numbers import counted
     from pybroker.terminal.output import Column, bad_if_any
 
     output = where.output
@@ -46,11 +47,9 @@ def describe(*, where: Where, names: tuple[str, ...]) -> None:
             if position:
                 output.line()
             lag = sum(row["lag"] or 0 for row in rows)
-            count = len(group.members)
             assignor = f", {group.assignor}" if group.assignor else ""
-            output.line(
-                f"{name}: {group.state}{assignor}, {count} member{'' if count == 1 else 's'}, {lag:,} records behind", "1"
-            )
+            members = counted(len(group.members), "member")
+            output.line(f"{name}: {group.state}{assignor}, {members}, {counted(lag, 'record')} behind", "1")
             columns: list[Column | str] = [
                 "topic",
                 "partition",

@@ -23,6 +23,7 @@ def command(*, where: Where, folder: Path, prefix: str, is_appending: bool, is_w
     """
     from pybroker.spark.progress import Progress
     from pybroker.terminal.importing import Import
+    from pybroker.terminal.numbers import counted
     from pybroker.terminal.wire import wire_client
 
     began = time.monotonic()
@@ -36,7 +37,7 @@ def command(*, where: Where, folder: Path, prefix: str, is_appending: bool, is_w
     seconds = time.monotonic() - began
     groups = sorted({one["group"] for one in manifest.groups}) if not is_without_groups else []
     where.output.done(
-        f"Imported {count:,} records of {len(manifest.topics)} topics in {seconds:.1f} s"
+        f"Imported {counted(count, 'record')} of {counted(len(manifest.topics), 'topic')} in {seconds:.1f} s"
         + (f", and the commits of {', '.join(groups)}" if groups else ""),
         records=count,
         topics=[prefix + name for name in manifest.topics],

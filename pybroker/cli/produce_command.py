@@ -131,7 +131,7 @@ def _parser(options: dict[str, Any]) -> Any:
     """Return a function that parses a line, with the options as defaults. Raises UsageError."""
     from pybroker.terminal.escapes import unescaped
     from pybroker.terminal.formats import of_json, of_line
-    from pybroker.terminal.numbers import when_ms
+    from pybroker.terminal.numbers import time_ms
 
     given: dict[str, Any] = {}
     if options["key"] is not None:
@@ -139,7 +139,7 @@ def _parser(options: dict[str, Any]) -> Any:
     if options["partition"] is not None:
         given["partition"] = options["partition"]
     if options["timestamp"] is not None:
-        given["timestamp_ms"] = when_ms(options["timestamp"])
+        given["timestamp_ms"] = time_ms(options["timestamp"])
         if given["timestamp_ms"] is None:
             raise click.UsageError(f"--timestamp {options['timestamp']}: must be a time, ms since 1970, or a span such as 10m")
     headers = []
@@ -164,6 +164,8 @@ def _parser(options: dict[str, Any]) -> Any:
 
 
 def _report(where: Where, topic: str, written: list[Written], *, is_aborted: bool) -> None:
+    from pybroker.terminal.numbers import counted
+
     by_partition: dict[int, list[Written]] = {}
     for one in written:
         by_partition.setdefault(one.partition, []).append(one)
@@ -173,5 +175,5 @@ def _report(where: Where, topic: str, written: list[Written], *, is_aborted: boo
         first = min(one.first for one in parts) if has_offsets else None
         last = max(one.first + one.records - 1 for one in parts) if has_offsets else None
         at = "" if first is None else f", offset {first}" if first == last else f", offsets {first} to {last}"
-        what = f"{'Aborted' if is_aborted else 'Wrote'} {count:,} record{'' if count == 1 else 's'} to {topic}-{index}{at}"
+        what = f"{'Aborted' if is_aborted else 'Wrote'} {counted(count, 'record')} to {topic}-{index}{at}"
         where.output.done(what, topic=topic, partition=index, records=count, first=first, last=last, aborted=is_aborted)

@@ -30,7 +30,7 @@ def command(*, where: Where) -> None:
 
 
 def _print(where: Where, found: Row) -> None:
-    from pybroker.terminal.numbers import size
+    from pybroker.terminal.numbers import counted, size
     from pybroker.terminal.output import BAD, GOOD, HEADING
 
     output = where.output
@@ -39,7 +39,7 @@ def _print(where: Where, found: Row) -> None:
     facts = [
         ("Cluster", f"{found['cluster']} at {where.target.bootstrap}"),
         ("Brokers", f"{len(brokers)} ({', '.join(map(str, brokers))}){controller}: {'; '.join(found['software'])}"),
-        ("Topics", f"{found['topics']:,}, {found['records']:,} records; {found['internal_topics']} internal"),
+        ("Topics", f"{found['topics']:,}, {counted(found['records'], 'record')}; {found['internal_topics']} internal"),
         ("Partitions", f"{found['partitions']:,}, {size(found['bytes'])} on all brokers"),
         ("Groups", f"{found['groups']:,}, {len(behind):,} behind"),
     ]
@@ -48,12 +48,15 @@ def _print(where: Where, found: Row) -> None:
     for title, text in facts:
         output.line(f"{output.styled(title.ljust(13), HEADING)} {text}")
     for group in behind[:BEHIND_MAX]:
-        output.line(f"{'':13} {group['group']} is {group['lag']:,} records behind")
+        output.line(f"{'':13} {group['group']} is {counted(group['lag'], 'record')} behind")
     if len(behind) > BEHIND_MAX:
-        output.line(f"{'':13} and {len(behind) - BEHIND_MAX:,} others: pybroker groups list")
+        output.line(f"{'':13} and {counted(len(behind) - BEHIND_MAX, 'other group')}: pybroker groups list")
     problems = [
-        (found["offline"], f"{found['offline']:,} partitions have no leader: pybroker cluster health"),
-        (found["under_replicated"], f"{found['under_replicated']:,} partitions lack replicas in sync: pybroker cluster health"),
+        (found["offline"], f"Partitions without a leader: {found['offline']:,}; pybroker cluster health"),
+        (
+            found["under_replicated"],
+            f"Partitions that lack replicas in sync: {found['under_replicated']:,}; pybroker cluster health",
+        ),
         (found["failed_directories"], f"Failed directories: {', '.join(found['failed_directories'])}"),
     ]
     for is_there, text in problems:

@@ -81,6 +81,7 @@ def create(
 ) -> None:
     """Create topics."""
     from pybroker.terminal import topics
+    from pybroker.terminal.numbers import counted
 
     with where.cluster() as cluster:
         rows = topics.create(
@@ -94,7 +95,7 @@ def create(
     for row in rows:
         what = f"Created topic {row['topic']}" if row["created"] else f"Topic {row['topic']} exists"
         count = row["partitions"]
-        where.output.done(f"{what} with {count} partition{'' if count == 1 else 's'}" if count else what, **row)
+        where.output.done(f"{what} with {counted(count, 'partition')}" if count else what, **row)
 
 
 @command.command("alter")

@@ -68,6 +68,7 @@ def _missing(cluster: Cluster, topics: tuple[str, ...], group: str | None, *, la
 
 def _behind(cluster: Cluster, group: str, lag_max: int) -> str | None:
     from pybroker.terminal import groups
+    from pybroker.terminal.numbers import counted
 
     rows = groups.partitions_of(cluster, cluster.described(group))
     if not rows:
@@ -75,4 +76,4 @@ def _behind(cluster: Cluster, group: str, lag_max: int) -> str | None:
     if unknown := [row for row in rows if row["lag"] is None and row["end"]]:
         return f"group {group} has no offset in {unknown[0]['topic']}-{unknown[0]['partition']}"
     lag = sum(row["lag"] or 0 for row in rows)
-    return f"group {group} is {lag:,} records behind" if lag > lag_max else None
+    return f"group {group} is {counted(lag, 'record')} behind" if lag > lag_max else None

@@ -74,12 +74,13 @@ def ailments(bootstrap: Look) -> Iterator[str]:
         are = f"Brokers {names} are" if len(found.missing) > 1 else f"Broker {names} is"
         yield f"{are} not live, and partitions have replicas there: start what has stopped."
     for some, lack in (
-        (found.without_leader, "have no leader: they can be neither written nor read"),
-        (found.under_min_isr, "have fewer replicas in sync than min.insync.replicas: they refuse writes with acks=all"),
-        (found.under_replicated, "have replicas that are not in sync"),
+        (found.without_leader, "no leader: no client can write or read there"),
+        (found.under_min_isr, "fewer replicas in sync than min.insync.replicas: the broker refuses acks=all there"),
+        (found.under_replicated, "replicas that are not in sync"),
     ):
         if some:
-            yield f"{len(some)} of {found.count} partitions {lack} ({_listed(some)})."
+            have = "has" if len(some) == 1 else "have"
+            yield f"{len(some)} of {found.count} partitions {have} {lack} ({_listed(some)})."
 
 
 def verdict(bootstrap: Look, problems: Sequence[str]) -> Iterator[str]:

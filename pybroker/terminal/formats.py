@@ -13,7 +13,7 @@ import binascii
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pybroker.terminal.numbers import moment_ms
+from pybroker.terminal.numbers import TIME_MS_MAX, moment_ms
 from pybroker.terminal.session import FailedError
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pybroker.records.batch import Record
     from pybroker.tools.groups_admin import Partition
 
+NO_TIMESTAMP: Final = -1
+"""The timestamp of messages of magic 0, which have none."""
 BASE64: Final = "_base64"
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -120,7 +122,10 @@ def _bytes(fields: Mapping[str, Any], name: str) -> bytes | None:
 
 def _timestamp_ms(fields: Mapping[str, Any]) -> int | None:
     if fields.get("timestamp_ms") is not None:
-        return int(fields["timestamp_ms"])
+        at_ms = int(fields["timestamp_ms"])
+        if not NO_TIMESTAMP <= at_ms <= TIME_MS_MAX:
+            raise ValueError(f"timestamp_ms {at_ms} is no time")
+        return at_ms
     if fields.get("timestamp") is None:
         return None
     found = moment_ms(str(fields["timestamp"]))

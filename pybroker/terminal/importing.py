@@ -21,6 +21,7 @@ from pybroker.terminal import topics
 from pybroker.terminal.export_folder import Manifest, files_of
 from pybroker.terminal.formats import of_json_with_offset
 from pybroker.terminal.lines import rounds
+from pybroker.terminal.numbers import counted
 from pybroker.terminal.session import FailedError
 from pybroker.terminal.writing import Writer, Written
 from pybroker.tools.groups_admin import Partition
@@ -109,7 +110,9 @@ class Import:
             self._client.topic(target)
             return
         if len(known.leaders) < count:
-            raise FailedError(f"topic {target} has {len(known.leaders)} partitions, the export {count}: pybroker topics alter")
+            raise FailedError(
+                f"topic {target} has {counted(len(known.leaders), 'partition')}, the export {count}: pybroker topics alter"
+            )
         filled = [number for number in range(count) if self._end(Partition(name, number)) > self._start(Partition(name, number))]
         if filled and not self._is_appending:
             raise FailedError(f"{target}-{filled[0]} has records already: give --append, or --prefix for another topic")

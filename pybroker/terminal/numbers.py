@@ -10,8 +10,14 @@ from typing import Final
 UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 SPANS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+TIME_MS_MAX: Final = (1 << 63) - 1
 MILLISECONDS_FROM: Final = 100_000_000_000
-"""A time as a number: from here on in ms, which is in 1973; a smaller number is not a time."""
+"""Where a number may be a time or an offset, it is a time from here on, which is in 1973, in ms."""
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number of things: 1 record, 2,000 records."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def size(count: float | None) -> str:
@@ -32,14 +38,19 @@ def span_ms(text: str) -> int | None:
 
 
 def moment_ms(text: str) -> int | None:
-    """Return the ms since 1970 of a date, of a date and a time, in UTC unless it has a zone, or of a number; None for another."""
+    """Return the ms since 1970 of a date, of a date and a time, in UTC unless it has a zone, or of a number; None for another.
+
+    A time before 1970 is none: the protocol has other meanings for negative numbers.
+    """
     if text.isascii() and text.isdecimal():
-        return int(text) if int(text) >= MILLISECONDS_FROM else None
-    try:
-        moment = dt.datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp() * 1000)
+        at_ms = int(text)
+    else:
+        try:
+            moment = dt.datetime.fromisoformat(text)
+        except ValueError:
+            return None
+        at_ms = round((moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp() * 1000)
+    return at_ms if 0 <= at_ms <= TIME_MS_MAX else None
 
 
 def now_ms() -> int:
@@ -47,10 +58,16 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def when_ms(text: str) -> int | None:
+def time_ms(text: str) -> int | None:
     """Return the time of `10m`, that long ago, or of a moment; None when the text is neither."""
     ago = span_ms(text)
-    return moment_ms(text) if ago is None else now_ms() - ago
+    return moment_ms(text) if ago is None else max(0, now_ms() - ago)
+
+
+def when_ms(text: str) -> int | None:
+    """Return a time as `time_ms` does, where a small number is an offset and no time."""
+    at_ms = time_ms(text)
+    return None if text.isdecimal() and (at_ms or 0) < MILLISECONDS_FROM else at_ms
 
 
 def shown_time(at_ms: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pybroker.spark.wire.client import COMMITTED, EARLIEST, LATEST, UNCOMMITTED
-from pybroker.terminal.numbers import when_ms
+from pybroker.terminal.numbers import counted, when_ms
 from pybroker.terminal.session import FailedError
 from pybroker.terminal.topics import unknown_topic
 from pybroker.tools.groups_admin import Partition
@@ -47,7 +47,7 @@ def partitions(client: WireClient, topics: Sequence[str], numbers: Sequence[int]
         count = len(found[name].leaders)
         for number in numbers:
             if number >= count:
-                raise FailedError(f"{name}-{number}: UNKNOWN_TOPIC_OR_PARTITION: {name} has {count} partitions")
+                raise FailedError(f"{name}-{number}: UNKNOWN_TOPIC_OR_PARTITION: {name} has {counted(count, 'partition')}")
     return [Partition(name, number) for name in topics for number in numbers or range(len(found[name].leaders))]
 
 

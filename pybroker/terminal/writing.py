@@ -5,6 +5,7 @@ With acks=all, batches have a producer id and sequences, so that a batch that is
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -23,7 +24,7 @@ from pybroker.records.build import build_batch
 from pybroker.records.compression import CompressionType
 from pybroker.spark.wire.client import NO_LEADER, pauses
 from pybroker.spark.wire.errors import check
-from pybroker.terminal.numbers import now_ms
+from pybroker.terminal.numbers import counted, now_ms
 from pybroker.terminal.session import FailedError
 from pybroker.terminal.transaction import NO_PRODUCER, ProducerOf
 
@@ -75,7 +76,7 @@ class Writer:
         self._gathered: dict[int, list[Given]] = {}
         self._sizes: dict[int, int] = {}
         self._sequences: dict[int, int] = {}
-        self._sticky = 0
+        self._sticky = self._any_partition()
         self._producer = NO_PRODUCER
         if transaction is not None:
             self._producer = transaction.producer
@@ -95,7 +96,7 @@ class Writer:
         """Send all that is gathered, and return what was written."""
         batches = {index: (self._batch(index, records), len(records)) for index, records in self._gathered.items()}
         self._gathered, self._sizes = {}, {}
-        self._sticky += 1
+        self._sticky = self._any_partition()
         if not batches:
             return []
         if self._transaction is not None:
@@ -110,10 +111,15 @@ class Writer:
         if record.partition is not None:
             if not 0 <= record.partition < count:
                 raise FailedError(
-                    f"{self._name}-{record.partition}: UNKNOWN_TOPIC_OR_PARTITION: {self._name} has {count} partitions"
+                    f"{self._name}-{record.partition}: UNKNOWN_TOPIC_OR_PARTITION: {self._name} has {counted(count, 'partition')}"
                 )
             return record.partition
-        return self._sticky % count if record.key is None else partition_of(record.key, count)
+        return self._sticky if record.key is None else partition_of(record.key, count)
+
+    def _any_partition(self) -> int:
+        """Return the partition of the next records without a key: random, and with a leader (KIP-480)."""
+        led = [index for index, leader in enumerate(self._topic.leaders) if leader != NO_LEADER]
+        return random.choice(led or range(len(self._topic.leaders)))  # noqa: S311  no secret
 
     def _batch(self, index: int, records: Iterable[Given]) -> memoryview:
         now = now_ms()

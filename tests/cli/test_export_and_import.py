@@ -104,9 +104,16 @@ def test_a_topic_is_copied_and_the_copy_continues(broker: ThreadBroker, tmp_path
     words = ("copy", "from", "--from", at, "--to", at, "--prefix", "to.", "--state", str(tmp_path / "state"))
     assert invoke(at, *words).stdout.startswith("Copied 2 records in ")
     broker.produce("from", "3")
-    assert invoke(at, *words).stdout.startswith("Copied 1 records in ")
+    assert invoke(at, *words).stdout.startswith("Copied 1 record in ")
     assert [one.value for one in broker.consume("to.from")] == [b"1", b"2", b"3"]
     assert names == ["copy", "copy"]
+    broker.produce("from", "4")
+    by_default = ("copy", "from", "--prefix", "to.", "--state", str(tmp_path / "state"), "--json")
+    copied = json.loads(invoke(at, *by_default).stdout)
+    assert {key: copied[key] for key in ("source", "target", "records", "lost")} == {
+        "source": at, "target": at, "records": 1, "lost": 0,
+    }  # fmt: skip
+    assert "needs another name in the target" in invoke(at, "copy", "from", "--state", str(tmp_path / "other")).stderr
     refused = invoke(at, "copy", "from", "--from", "nowhere", "--to", at)
     assert (refused.exit_code, refused.stderr) == (2, "Error: profile nowhere: there is no file /nonexistent\n")
 

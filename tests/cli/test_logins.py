@@ -43,7 +43,7 @@ def test_a_profile_has_a_login(tmp_path: Path) -> None:
         assert run("consume", "a", "-g", "readers", *profile).stdout == "1\n"
         state = ("--state", str(tmp_path / "state"))
         assert run("copy", "a", "--from", "secure", "--to", "secure", "--prefix", "c.", *state).stdout.startswith(
-            "Copied 1 records"
+            "Copied 1 record"
         )
         profiles.write_text(PROFILES.format(at=broker.bootstrap, module=MODULE, password="wrong"))
         refused = run("topics", "list", *profile)

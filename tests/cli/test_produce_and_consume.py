@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,25 @@ def test_json_goes_there_and_back(broker: ThreadBroker, topic: str) -> None:
     assert [{**row, "offset": row["offset"] - 4} for row in copied] == rows
 
 
+@pytest.mark.parametrize("text", ["0", "1000", str((1 << 63) - 1)])
+def test_a_timestamp_may_be_any_number_of_ms_since_1970(broker: ThreadBroker, topic: str, text: str) -> None:
+    at = broker.bootstrap
+    lines(at, "produce", topic, "x", "--timestamp", text)
+    lines(at, "produce", topic, "--format", "json", given=json.dumps({"value": "y", "timestamp": int(text)}))
+    assert {row["timestamp_ms"] for row in objects(at, "consume", topic)} == {int(text)}
+    for wrong in ("-1", "soon", str(1 << 63)):
+        assert "must be a time, ms since 1970" in refusal(at, "produce", topic, "x", "--timestamp", wrong, code=2)
+
+
+def test_batches_without_keys_go_to_partitions_by_chance(
+    broker: ThreadBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "random", random.Random(7))
+    written = [objects(broker.bootstrap, "produce", topic, "x", "y") for _ in range(20)]
+    assert [row["records"] for (row,) in written] == [2] * 20, "a batch is not divided"
+    assert {row["partition"] for (row,) in written} == {0, 1, 2}
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -94,6 +114,7 @@ def test_json_goes_there_and_back(broker: ThreadBroker, topic: str) -> None:
         ('{"value_base64": "?"}', "line 1: not a record in JSON: "),
         ('{"headers": [{}]}', "line 1: a header has no name"),
         ('{"timestamp": "soon"}', "'soon' is no time"),
+        ('{"timestamp_ms": -2}', "timestamp_ms -2 is no time"),
     ],
 )
 def test_a_line_that_is_no_record_is_named(broker: ThreadBroker, topic: str, line: str, message: str) -> None:

@@ -98,7 +98,7 @@ def test_status_is_one_screen(broker: ThreadBroker) -> None:
     assert [(one["group"], one["lag"]) for one in found["groups_behind"]] == [("readers", 1)]
     shown = lines(at, "status")
     assert shown[0].startswith("Cluster       ")
-    assert "              readers is 1 records behind" in shown
+    assert "              readers is 1 record behind" in shown
     assert shown[-1] == "Every partition has a leader, and all replicas are in sync."
 
 
@@ -111,7 +111,7 @@ def test_wait_ends_when_there_is_what_is_waited_for_or_with_code_3(broker: Threa
     assert lines(at, "wait", "--topic", "a") == ["Ready"]
     broker.produce("a", b"1", b"2")
     commit(at, "readers", "a", {0: 1})
-    assert "group readers is 1 records behind" in invoke(at, "wait", "--group", "readers", "--for", "0").stderr
+    assert "group readers is 1 record behind" in invoke(at, "wait", "--group", "readers", "--for", "0").stderr
     assert lines(at, "wait", "--group", "readers", "--lag", "1") == ["Ready"]
     assert "brokers are live" in invoke(at, "wait", "--brokers", "2", "--for", "0").stderr
     assert invoke("127.0.0.1:1", "wait", "--for", "0").exit_code == 3

@@ -196,8 +196,8 @@ def test_partitions_that_lack_a_leader_or_replicas_and_missing_brokers_are_named
     assert machine.verdict == [
         "A client on this machine works with a:9092.",
         "Broker 3 is not live, and partitions have replicas there: start what has stopped.",
-        "2 of 50 partitions have no leader: they can be neither written nor read (orders-2, orders-3).",
-        ("1 of 50 partitions have fewer replicas in sync than min.insync.replicas: they refuse writes with acks=all (orders-4)."),
+        "2 of 50 partitions have no leader: no client can write or read there (orders-2, orders-3).",
+        ("1 of 50 partitions has fewer replicas in sync than min.insync.replicas: the broker refuses acks=all there (orders-4)."),
         (
             "12 of 50 partitions have replicas that are not in sync (orders-2, orders-3, orders-4, orders-5, orders-6, orders-7,"
             " orders-8, orders-9, orders-10, orders-11 and 2 more)."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker.terminal.numbers import duration, moment_ms, now_ms, shown_time, size, span_ms, when_ms
+from pybroker.terminal.numbers import duration, moment_ms, now_ms, shown_time, size, span_ms, time_ms, when_ms
 
 MOMENT_MS = 1_795_248_000_000
 
@@ -32,7 +32,10 @@ def test_spans_have_units(text: str, expected: int | None) -> None:
         ("2026-11-21T09:00:00+01:00", MOMENT_MS),
         ("2026-11-21", MOMENT_MS - 8 * 3_600_000),
         (str(MOMENT_MS), MOMENT_MS),
-        ("12", None),
+        ("12", 12),
+        ("-12", None),
+        ("1969-12-31", None),
+        (str(1 << 63), None),
         ("yesterday", None),
     ],
 )
@@ -44,6 +47,8 @@ def test_a_time_is_a_moment_or_a_span_ago() -> None:
     assert 0 <= now_ms() - 600_000 - (when_ms("10m") or 0) < 60_000
     assert when_ms("2026-11-21T08:00:00") == MOMENT_MS
     assert when_ms("end") is None
+    assert (time_ms("1000"), when_ms("1000")) == (1000, None), "where an offset may stand, a small number is one"
+    assert when_ms(str(MOMENT_MS)) == MOMENT_MS
 
 
 def test_times_and_durations_are_shown() -> None:
