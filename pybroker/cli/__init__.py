@@ -9,7 +9,7 @@ topics_command, groups_command, configs_command, transactions_command, records_c
 cluster_command, status_command    `pybroker cluster`, `pybroker status`: the brokers, and all on one screen
 produce_command, consume_command    `pybroker produce`, `pybroker consume`
 copy_command, export_command, import_command    records to another cluster, to a folder and back
-completion_command      `pybroker completion`: for shells
+completion_command, completing    `pybroker completion`: for shells; the names of a cluster that shells complete
 wait_command            `pybroker wait`: until something is there
 start                   `pybroker start`: run a broker
 private_files           the modes of a broker's files

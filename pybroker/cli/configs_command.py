@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from pybroker.cli.cluster_options import Where, cluster_options, pairs
+from pybroker.cli.completing import group_names, topic_names
 from pybroker.cli.lazy_group import HelpfulGroup
 
 RESOURCES = ("topic", "broker", "group")
@@ -28,10 +29,10 @@ def resource_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--ip", metavar="ADDRESS", help="An address, or <default>."),
         click.option("--client", "client", metavar="ID", help="A client id, or <default>; with --user, that user's client."),
         click.option("--user", metavar="NAME", help="A user, or <default>."),
-        click.option("--group", metavar="NAME", help="A group."),
+        click.option("--group", metavar="NAME", help="A group.", shell_complete=group_names),
         click.option("--all-brokers", is_flag=True, help="The defaults of all brokers."),
         click.option("--broker", metavar="ID", help="A broker."),
-        click.option("--topic", metavar="NAME", help="A topic."),
+        click.option("--topic", metavar="NAME", help="A topic.", shell_complete=topic_names),
     ):
         function = option(function)
     return function

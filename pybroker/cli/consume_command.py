@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pybroker.cli.cluster_options import Where, cluster_options
+from pybroker.cli.completing import group_names, topic_names
 
 if TYPE_CHECKING:
     from pybroker.terminal.places import Place
@@ -33,13 +34,13 @@ def place_option(*names: str, help_text: str) -> Callable[[Callable[..., Any]], 
 
 
 @click.command("consume")
-@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True)
+@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True, shell_complete=topic_names)
 @click.option("-f", "--follow", is_flag=True, help="Wait for more records at the end, until Ctrl-C.")
 @place_option("--from", "begin", help_text="Where to begin: beginning, end, an offset, -N (the last N), 10m (ago), a time (UTC).")
 @place_option("--until", "end", help_text="Where to end, before this place: as --from.")
 @click.option("-n", "--count", type=click.IntRange(min=0), help="End after this many records.")
 @click.option("-p", "--partition", "numbers", multiple=True, type=click.IntRange(min=0), help="Only this one; may be repeated.")
-@click.option("-g", "--group", help="Read as a member of this group, and commit what was printed.")
+@click.option("-g", "--group", help="Read as a member of this group, and commit what was printed.", shell_complete=group_names)
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), default="value", show_default=True, help="What to print of a record."
 )

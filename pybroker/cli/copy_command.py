@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pybroker.cli.cluster_options import failures_in_one_line, json_option
+from pybroker.cli.completing import topic_names
 from pybroker.cli.spark_options import failures_in_one_line as failures_of_the_job
 from pybroker.cli.spark_options import pair
 
@@ -19,7 +20,7 @@ DIRECTLY_S = 1.0
 
 
 @click.command("copy")
-@click.argument("topics", metavar="[TOPIC]...", nargs=-1)
+@click.argument("topics", metavar="[TOPIC]...", nargs=-1, shell_complete=topic_names)
 @click.option("--from", "source", metavar="CLUSTER", help="The cluster to read from: HOST:PORT, or a profile.")
 @click.option("--to", "target", metavar="CLUSTER", help="The cluster to write to: HOST:PORT, or a profile.")
 @click.option("--pattern", help="Copy all topics whose whole name matches this regular expression, instead of TOPIC.")

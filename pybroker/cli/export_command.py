@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pybroker.cli.cluster_options import Where, cluster_options
+from pybroker.cli.completing import topic_names
 from pybroker.cli.consume_command import place_option
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command("export")
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.argument("topics", metavar="[TOPIC]...", nargs=-1)
+@click.argument("topics", metavar="[TOPIC]...", nargs=-1, shell_complete=topic_names)
 @click.option(
     "--format",
     "form",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pybroker.cli.cluster_options import Where, cluster_options, confirmed, yes_option
+from pybroker.cli.completing import group_names, topic_names
 from pybroker.cli.lazy_group import HelpfulGroup
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def list_groups(*, where: Where) -> None:
 
 
 @command.command("describe")
-@click.argument("names", metavar="GROUP...", nargs=-1, required=True)
+@click.argument("names", metavar="GROUP...", nargs=-1, required=True, shell_complete=group_names)
 @cluster_options
 def describe(*, where: Where, names: tuple[str, ...]) -> None:
     """Show members, committed offsets and lag of groups, in a row for each partition."""
@@ -64,8 +65,15 @@ def describe(*, where: Where, names: tuple[str, ...]) -> None:
 
 
 @command.command("reset")
-@click.argument("group")
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC[:N,N]", help="Only this topic, or some partitions of it.")
+@click.argument("group", shell_complete=group_names)
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:N,N]",
+    help="Only this topic, or some partitions of it.",
+    shell_complete=topic_names,
+)
 @click.option("--to", "to", required=True, metavar="PLACE", help="beginning, end, an offset, +N or -N, 10m ago, or a time (UTC).")
 @click.option("--execute", "is_executed", is_flag=True, help="Commit the new offsets; without it, only show them.")
 @cluster_options
@@ -108,7 +116,7 @@ def _goal(text: str) -> Goal:
 
 
 @command.command("delete")
-@click.argument("names", metavar="GROUP...", nargs=-1, required=True)
+@click.argument("names", metavar="GROUP...", nargs=-1, required=True, shell_complete=group_names)
 @yes_option
 @cluster_options
 def delete(*, where: Where, names: tuple[str, ...], is_sure: bool) -> None:
@@ -123,8 +131,8 @@ def delete(*, where: Where, names: tuple[str, ...], is_sure: bool) -> None:
 
 
 @command.command("delete-offsets")
-@click.argument("group")
-@click.argument("topics", metavar="TOPIC[:N,N]...", nargs=-1, required=True)
+@click.argument("group", shell_complete=group_names)
+@click.argument("topics", metavar="TOPIC[:N,N]...", nargs=-1, required=True, shell_complete=topic_names)
 @yes_option
 @cluster_options
 def delete_offsets(*, where: Where, group: str, topics: tuple[str, ...], is_sure: bool) -> None:

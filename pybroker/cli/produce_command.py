@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pybroker.cli.cluster_options import Where, cluster_options
+from pybroker.cli.completing import topic_names
 
 if TYPE_CHECKING:
     from pybroker.terminal.formats import Given
@@ -21,7 +22,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 @click.command("produce")
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.argument("values", metavar="[VALUE]...", nargs=-1)
 @click.option("--file", "file", type=click.Path(path_type=Path), help="Read records from this file instead of standard input.")
 @click.option("--format", "form", type=click.Choice(["lines", "json"]), default="lines", show_default=True, help="Its form.")

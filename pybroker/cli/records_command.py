@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from pybroker.cli.cluster_options import Where, cluster_options, confirmed, yes_option
+from pybroker.cli.completing import topic_names
 from pybroker.cli.lazy_group import HelpfulGroup
 
 
@@ -14,7 +15,7 @@ def command() -> None:
 
 
 @command.command("delete")
-@click.argument("topic", metavar="TOPIC[:N,N]")
+@click.argument("topic", metavar="TOPIC[:N,N]", shell_complete=topic_names)
 @click.option("--before", "before", required=True, metavar="PLACE", help="end, an offset, 10m ago, or a time (UTC).")
 @yes_option
 @cluster_options

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from pybroker.cli.cluster_options import Where, cluster_options, confirmed, pairs, yes_option
+from pybroker.cli.completing import topic_names
 from pybroker.cli.lazy_group import HelpfulGroup
 
 _SETTINGS = click.option("--config", "settings", multiple=True, metavar="NAME=VALUE", help="A setting; may be repeated.")
@@ -16,7 +17,7 @@ def command() -> None:
 
 
 @command.command("list")
-@click.argument("names", metavar="[TOPIC]...", nargs=-1)
+@click.argument("names", metavar="[TOPIC]...", nargs=-1, shell_complete=topic_names)
 @click.option("--internal", "has_internal", is_flag=True, help="List internal topics, too.")
 @cluster_options
 def list_topics(*, where: Where, names: tuple[str, ...], has_internal: bool) -> None:
@@ -34,7 +35,7 @@ def list_topics(*, where: Where, names: tuple[str, ...], has_internal: bool) -> 
 
 
 @command.command("describe")
-@click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
+@click.argument("names", metavar="TOPIC...", nargs=-1, required=True, shell_complete=topic_names)
 @click.option("--configs", "has_configs", is_flag=True, help="Show all settings, not only those of the topic itself.")
 @cluster_options
 def describe(*, where: Where, names: tuple[str, ...], has_configs: bool) -> None:
@@ -99,7 +100,7 @@ def create(
 
 
 @command.command("alter")
-@click.argument("name", metavar="TOPIC")
+@click.argument("name", metavar="TOPIC", shell_complete=topic_names)
 @click.option("-p", "--partitions", type=click.IntRange(min=1), help="Add partitions until the topic has this many.")
 @_SETTINGS
 @click.option("--unset", "unset", multiple=True, metavar="NAME", help="Return a setting to the broker's; may be repeated.")
@@ -120,7 +121,7 @@ def alter(*, where: Where, name: str, partitions: int | None, settings: tuple[st
 
 
 @command.command("delete")
-@click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
+@click.argument("names", metavar="TOPIC...", nargs=-1, required=True, shell_complete=topic_names)
 @click.option("--if-exists", "may_be_missing", is_flag=True, help="Continue when a topic does not exist.")
 @yes_option
 @cluster_options

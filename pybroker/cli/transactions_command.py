@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from pybroker.cli.cluster_options import Where, cluster_options, confirmed, yes_option
+from pybroker.cli.completing import topic_names, transactional_ids
 from pybroker.cli.lazy_group import HelpfulGroup
 
 
@@ -26,7 +27,7 @@ def list_transactions(*, where: Where, states: tuple[str, ...]) -> None:
 
 
 @command.command("describe")
-@click.argument("names", metavar="TRANSACTIONAL_ID...", nargs=-1, required=True)
+@click.argument("names", metavar="TRANSACTIONAL_ID...", nargs=-1, required=True, shell_complete=transactional_ids)
 @cluster_options
 def describe(*, where: Where, names: tuple[str, ...]) -> None:
     """Show the state, the producer and the partitions of transactional ids."""
@@ -42,7 +43,7 @@ def describe(*, where: Where, names: tuple[str, ...]) -> None:
 
 
 @command.command("find-hanging")
-@click.argument("topics", metavar="[TOPIC]...", nargs=-1)
+@click.argument("topics", metavar="[TOPIC]...", nargs=-1, shell_complete=topic_names)
 @click.option("--older-than", "older", default="15m", show_default=True, metavar="SPAN", help="Only those that last this long.")
 @click.option("--all", "has_all", is_flag=True, help="Also those that a coordinator has open, and may end.")
 @cluster_options
@@ -64,8 +65,8 @@ def find_hanging(*, where: Where, topics: tuple[str, ...], older: str, has_all: 
 
 
 @command.command("abort")
-@click.argument("name", metavar="TRANSACTIONAL_ID", required=False)
-@click.option("--topic", help="Instead of an id: the topic in which a transaction hangs.")
+@click.argument("name", metavar="TRANSACTIONAL_ID", required=False, shell_complete=transactional_ids)
+@click.option("--topic", help="Instead of an id: the topic in which a transaction hangs.", shell_complete=topic_names)
 @click.option("--partition", type=click.IntRange(min=0), help="Its partition.")
 @click.option("--start-offset", type=click.IntRange(min=0), help="Its first offset, as find-hanging shows it.")
 @yes_option

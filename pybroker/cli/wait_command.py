@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from pybroker.cli.cluster_options import Where, cluster_options
+from pybroker.cli.completing import group_names, topic_names
 
 if TYPE_CHECKING:
     from pybroker.terminal.session import Cluster
@@ -24,9 +25,13 @@ class TooLateError(click.ClickException):
 
 @click.command("wait")
 @click.option(
-    "--topic", "topics", multiple=True, help="Until this topic exists with a leader for each partition; may be repeated."
+    "--topic",
+    "topics",
+    multiple=True,
+    help="Until this topic exists with a leader for each partition; may be repeated.",
+    shell_complete=topic_names,
 )
-@click.option("--group", help="Until this group has read all of its partitions.")
+@click.option("--group", help="Until this group has read all of its partitions.", shell_complete=group_names)
 @click.option("--lag", "lag_max", default=0, show_default=True, help="With --group: until it is at most this far behind.")
 @click.option("--brokers", default=1, show_default=True, type=click.IntRange(min=1), help="Until this many brokers are live.")
 @click.option(

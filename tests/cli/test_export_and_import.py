@@ -116,14 +116,3 @@ def test_a_topic_is_copied_and_the_copy_continues(broker: ThreadBroker, tmp_path
     assert "needs another name in the target" in invoke(at, "copy", "from", "--state", str(tmp_path / "other")).stderr
     refused = invoke(at, "copy", "from", "--from", "nowhere", "--to", at)
     assert (refused.exit_code, refused.stderr) == (2, "Error: profile nowhere: there is no file /nonexistent\n")
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shells_complete_commands(shell: str) -> None:
-    script = CliRunner().invoke(cli, ["completion", shell], prog_name="pybroker").output
-    assert "_PYBROKER_COMPLETE" in script
-    words = {"COMP_WORDS": "pybroker topics de", "COMP_CWORD": "de" if shell == "fish" else "2"}
-    completed = CliRunner(env={**words, "_PYBROKER_COMPLETE": f"{shell}_complete"}).invoke(cli, [], prog_name="pybroker").output
-    assert "delete" in completed
-    assert "describe" in completed
-    assert "create" not in completed
