@@ -228,3 +228,13 @@ def test_a_topic_is_copied(at: str, topic: str, tmp_path: Path) -> None:
     done = lines(at, "copy", topic, "--from", at, "--to", at, "--prefix", "c.", "--state", str(tmp_path / "state"))
     assert done[0].startswith("Copied 2 records in ")
     assert lines(at, "consume", f"c.{topic}") == ["1", "2"]
+
+
+def test_a_page_reports_on_a_topic(at: str, topic: str, tmp_path: Path) -> None:
+    for package in ("numpy", "pyarrow", "matplotlib"):
+        pytest.importorskip(package)
+    lines(at, "produce", topic, "1", "2", "3", "-k", "k")
+    (found,) = objects(at, "report", str(tmp_path / "report"), topic, "--from", "-2", "--summary")
+    assert (found["topics"], found["records"]) == ([topic], 2)
+    assert topic in Path(found["page"]).read_text()
+    assert json.loads(Path(found["summary"]).read_text())["topics"][0]["topic"] == topic

@@ -10,6 +10,7 @@ cluster_command, status_command    `pybroker cluster`, `pybroker status`: the br
 produce_command, consume_command    `pybroker produce`, `pybroker consume`
 copy_command, export_command, import_command    records to another cluster, to a folder and back
 completion_command, completing    `pybroker completion`: for shells; the names of a cluster that shells complete
+report_command          `pybroker report`: a page about topics
 wait_command            `pybroker wait`: until something is there
 start                   `pybroker start`: run a broker
 private_files           the modes of a broker's files

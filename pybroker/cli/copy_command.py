@@ -66,7 +66,7 @@ def command(
     from pybroker.spark.mirror import job
     from pybroker.terminal.numbers import counted
     from pybroker.terminal.output import Output
-    from pybroker.terminal.wire import connect_by
+    from pybroker.terminal.wire import ConnectBy
 
     with failures_of_the_job("copy"):
         result = job.run(
@@ -76,8 +76,8 @@ def command(
                 path=state,
                 source=one.bootstrap,
                 target=other.bootstrap,
-                connect_source=connect_by(one),
-                connect_target=connect_by(other),
+                connect_source=ConnectBy(one),
+                connect_target=ConnectBy(other),
                 topics=topics,
                 pattern=pattern,
                 interval_s=DIRECTLY_S if follow else None,

@@ -32,6 +32,7 @@ _COMMANDS: Final = {
     "log": "pybroker.cli.log_command",
     "produce": "pybroker.cli.produce_command",
     "records": "pybroker.cli.records_command",
+    "report": "pybroker.cli.report_command",
     "spark": "pybroker.cli.spark_command",
     "start": "pybroker.cli.start",
     "status": "pybroker.cli.status_command",
@@ -51,6 +52,7 @@ _TASKS: Final = {
         "status": "Show a cluster on one screen.",
         "wait": "Wait until a broker responds, a topic is there, or a group has read all.",
         "cluster": "Show the brokers, their listeners and what is wrong with partitions.",
+        "report": "Write a page with numbers and pictures about topics.",
         "doctor": "Report why a client here can or cannot use a broker.",
     },
     "Work with what is in it": {

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pybroker import extras
 from pybroker.cli.main import RunError
 from pybroker.cli.spark_options import SparkOptions, failures_in_one_line, job, spark_options, time_option
+
+if TYPE_CHECKING:
+    from pybroker.spark.report.job import ReportResult
 
 
 @click.command("report", short_help="Write a page with numbers and pictures about topics.")
@@ -50,7 +53,7 @@ def command(
     if topics and pattern is not None:
         raise click.UsageError("give --topic or --pattern, not both")
     if is_local:
-        _check_packages()
+        check_packages("--local needs no Spark, but")
     from pybroker.spark.report import job as report
     from pybroker.spark.report.plan import Wanted
 
@@ -66,15 +69,21 @@ def command(
     )
     with failures_in_one_line("report"), nullcontext() if is_local else job("report", where) as spark:
         result = report.run(spark, options)
-    count = len(result.report.topics)
-    what = f"{count:,} topic{'' if count == 1 else 's'}, {result.records:,} records, {result.size / 1e6:,.1f} MB"
-    click.echo(f"{what} read in {result.seconds:.1f} s: {result.page}")
+    click.echo(done(result))
 
 
-def _check_packages() -> None:
-    """Raise RunError when a package is missing that counting or drawing needs."""
+def done(result: ReportResult) -> str:
+    """Return what was done, in a line."""
+    from pybroker.terminal.numbers import counted
+
+    what = f"{counted(len(result.report.topics), 'topic')}, {counted(result.records, 'record')}, {result.size / 1e6:,.1f} MB"
+    return f"{what} read in {result.seconds:.1f} s: {result.page}"
+
+
+def check_packages(what: str) -> None:
+    """Raise RunError, which begins with `what`, when a package is missing that counting or drawing needs."""
     import importlib.util
 
     missing = [name for name in ("numpy", "pyarrow", "matplotlib") if importlib.util.find_spec(name) is None]
     if missing:
-        raise RunError(f"--local needs no Spark, but {', '.join(missing)}: {extras.command('spark')}")
+        raise RunError(f"{what} {', '.join(missing)}: {extras.command('spark')}")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pybroker.spark.wire.client import Connect, WireClient
+from pybroker.spark.wire.client import WireClient
 from pybroker.spark.wire.connection import Connection
 from pybroker.spark.wire.errors import ConnectionLostError
 from pybroker.tools.errors import CommandError
+from pybroker.tools.target import Target
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pybroker.client.frames import Frames
-    from pybroker.tools.target import Target
 
 RETRY_S: Final = 30.0
 """How long a command tries again what may succeed later, as when a leader moves."""
@@ -19,16 +21,28 @@ RETRY_S: Final = 30.0
 
 def wire_client(target: Target, *, retry_s: float = RETRY_S) -> WireClient:
     """Return a client of the cluster that `target` names; close it."""
-    return WireClient(target.bootstrap, retry_s=retry_s, connect=connect_by(target))
+    return WireClient(target.bootstrap, retry_s=retry_s, connect=ConnectBy(target))
 
 
-def connect_by(target: Target) -> Connect:
-    """Return a function that connects to a broker as the settings of `target` demand."""
+class ConnectBy:
+    """Connects to a broker as the settings of a target demand. It may be pickled: another process reads the settings again."""
 
-    def open_frames(host: str, port: int) -> Frames:
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def __call__(self, host: str, port: int) -> Connection:
+        """Return a connection. Raises ConnectionLostError, ClientError."""
+        return Connection(host, port, open_frames=self._open_frames)
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        return _read_again, (self._target.bootstrap, self._target.properties)
+
+    def _open_frames(self, host: str, port: int) -> Frames:
         try:
-            return target.connect_to(host, port)
+            return self._target.connect_to(host, port)
         except CommandError as error:
             raise ConnectionLostError(str(error)) from error
 
-    return lambda host, port: Connection(host, port, open_frames=open_frames)
+
+def _read_again(bootstrap: str, properties: dict[str, str]) -> ConnectBy:
+    return ConnectBy(Target(bootstrap, properties))

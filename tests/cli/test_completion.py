@@ -1,4 +1,4 @@
-"""What shells complete: commands, and the names that a cluster has."""
+"""Shells complete commands, and the names that a cluster has."""
 
 from __future__ import annotations
 

@@ -150,6 +150,8 @@ def test_records_are_read_from_one_place_to_another(broker: ThreadBroker, topic:
 def test_what_cannot_be_read_is_refused(broker: ThreadBroker, topic: str) -> None:
     at = broker.bootstrap
     assert refusal(at, "consume", "none") == "topic none: UNKNOWN_TOPIC_OR_PARTITION: there is no such topic"
+    assert refusal(at, "consume", "none", "-g", topic) == "topic none: UNKNOWN_TOPIC_OR_PARTITION: there is no such topic"
+    assert "none" not in broker.topics(), "to read creates no topic, although the broker creates those that are written"
     assert refusal(at, "consume", topic, "-p", "3") == f"{topic}-3: UNKNOWN_TOPIC_OR_PARTITION: {topic} has 3 partitions"
     assert "is not beginning" in refusal(at, "consume", topic, "--from", "soon", code=2)
     assert "--follow has no end" in refusal(at, "consume", topic, "-f", "--until", "end", code=2)

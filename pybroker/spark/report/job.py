@@ -24,7 +24,7 @@ from pybroker.spark.report.reading import Part, look
 from pybroker.spark.report.summary import PartitionReport, Report, TopicReport
 from pybroker.spark.report.tally import Tally
 from pybroker.spark.report.task_progress import ProgressAddress, ProgressListener, reporter
-from pybroker.spark.wire.client import WireClient
+from pybroker.spark.wire.client import Connect, WireClient
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,6 +62,8 @@ class ReportOptions:
     """How many seconds to wait for a cluster that went away."""
     workers: int = 4
     """How many partitions to read at a time without Spark, each in a process."""
+    connect: Connect | None = None
+    """How to connect to a broker, as with TLS. Processes of this machine and tasks of Spark get it by pickle."""
 
     def __post_init__(self) -> None:
         if self.topics and self.pattern is not None:
@@ -97,7 +99,7 @@ def run(spark: SparkSession | None, options: ReportOptions) -> ReportResult:
     began = time.monotonic()
     page, summary = _files(options.path)
     # so that a wrong address is reported soon
-    with WireClient(options.bootstrap, retry_s=min(_FIRST_S, options.retry_s)) as client:
+    with WireClient(options.bootstrap, retry_s=min(_FIRST_S, options.retry_s), connect=options.connect) as client:
         cluster_id = client.cluster_id()
     now_ms = int(time.time() * 1000)
     parts = _parts(options, now_ms)
@@ -112,7 +114,7 @@ def run(spark: SparkSession | None, options: ReportOptions) -> ReportResult:
 def _parts(options: ReportOptions, now_ms: int) -> list[Part]:
     """Return all partitions of the chosen topics. Raises PipelineError."""
     pattern = options.pattern if options.topics or options.pattern is not None else ".*"
-    with WireClient(options.bootstrap, retry_s=options.retry_s) as client:
+    with WireClient(options.bootstrap, retry_s=options.retry_s, connect=options.connect) as client:
         topics = chosen_topics(client, options.topics, pattern)
         if not topics:
             which = "" if options.pattern is None else f" that matches {options.pattern!r}"
@@ -129,6 +131,7 @@ def _parts(options: ReportOptions, now_ms: int) -> list[Part]:
                 keys_max=min(_KEYS_MOST, max(_KEYS_LEAST, _KEYS_IN_ALL // count)),
                 key_bytes_max=max(_KEY_BYTES_LEAST, _KEY_BYTES_IN_ALL // count),
                 retry_s=options.retry_s,
+                connect=options.connect,
             )
             for topic in topics.values()
             for number in range(len(topic.leaders))

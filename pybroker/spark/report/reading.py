@@ -11,7 +11,7 @@ from pybroker.records.aborted import AbortedTransactions
 from pybroker.records.errors import CorruptRecordError
 from pybroker.spark.errors import PipelineError
 from pybroker.spark.report.counting import Counting
-from pybroker.spark.wire.client import COMMITTED, UNCOMMITTED, WireClient
+from pybroker.spark.wire.client import COMMITTED, UNCOMMITTED, Connect, WireClient
 from pybroker.spark.wire.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class Part:
     keys_max: int
     key_bytes_max: int
     retry_s: float
+    connect: Connect | None = None
 
     @property
     def name(self) -> str:
@@ -47,7 +48,7 @@ class Part:
 def look(part: Part, on_counted: Callable[[int], None] | None = None) -> tuple[Tally, Found]:
     """Read and count the ranges of a partition. Raises PipelineError."""
     counting = Counting(part.now_ms, keys_max=part.keys_max, key_bytes_max=part.key_bytes_max, on_counted=on_counted)
-    with WireClient(part.bootstrap, retry_s=part.retry_s) as client:
+    with WireClient(part.bootstrap, retry_s=part.retry_s, connect=part.connect) as client:
         if part.extent.ranges and client.topic(part.topic).topic_id != part.topic_id:
             raise PipelineError(f"topic {part.topic} at {part.bootstrap} was deleted and created again while the job ran")
         for first, end in part.extent.ranges:
