@@ -25,7 +25,8 @@ from pybroker.broker.old_data import MEMORY, sqlite_path
 from pybroker.broker.parent_process import stop_without
 from pybroker.broker.several.child import Child, FailedStartError
 from pybroker.broker.several.ports import why_not_listen
-from pybroker.config.listeners import parse_address
+from pybroker.config.listener_settings import value_of
+from pybroker.config.listeners import has_tls, parse_address
 from pybroker.metadata.store import open_store
 from pybroker.metadata.store.base import StoreError
 from pybroker.metadata.store.shared.server import StoreServer
@@ -74,7 +75,7 @@ def run(
         if (reason := await why_not_listen(config, count)) is not None:
             raise ParentError(reason)
         async with _shared_store(config) as store:
-            return await _Brokers(count, lambda number, port: command_of(number, store, port), ready_file).run(stop)
+            return await _Brokers(config, count, lambda number, port: command_of(number, store, port), ready_file).run(stop)
 
     try:
         return 0 if asyncio.run(serve()) else 1
@@ -85,8 +86,17 @@ def run(
 class _Brokers:
     """The brokers, and what shows that they are ready."""
 
-    def __init__(self, count: int, command_of: Callable[[int, int | None], Sequence[str]], ready_file: ReadyFile | None) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        count: int,
+        command_of: Callable[[int, int | None], Sequence[str]],
+        ready_file: ReadyFile | None,
+    ) -> None:
         self._ready_file = ready_file
+        asked = config.endpoints[0]
+        self._has_tls = has_tls(asked.security_protocol)
+        self._asks_certificates = self._has_tls and value_of(config, asked.listener_name, "ssl.client.auth") == "required"
         self._children = [
             Child(number, lambda port, number=number: command_of(number, port), self._show)  # type: ignore[misc]
             for number in range(1, count + 1)
@@ -126,7 +136,10 @@ class _Brokers:
             return
         if addresses:
             host, port = parse_address("READY", addresses[0])
-            self._ready_file.write(host, port)
+            if self._asks_certificates:  # as `Lifecycle` does
+                self._ready_file.write(host, 0)
+            else:
+                self._ready_file.write(host, port, has_tls=self._has_tls)
         else:
             self._ready_file.forget(NONE_READY)
 

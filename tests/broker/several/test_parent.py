@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from pybroker.metadata.store import open_store
 BROKER = """
 import asyncio, os, signal, sys
 from pathlib import Path
+from types import MappingProxyType
 from pybroker.metadata.store import open_store
 
 async def main(number, store, code):
@@ -31,6 +32,7 @@ async def main(number, store, code):
             await asyncio.sleep(0.01)
         while not Path(sys.argv[4]).exists():
             await asyncio.sleep(0.01)
+        Path(sys.argv[4] + ".seen").write_text(Path(sys.argv[4]).read_text())
         os.kill(os.getppid(), signal.SIGUSR1)
     await stop.wait()
     await store.close()
@@ -43,10 +45,10 @@ sys.exit(asyncio.run(main(*sys.argv[1:4])))
 class Run:
     """A run of two brokers in a data directory, of which the first one stops the parent when both have registered."""
 
-    def __init__(self, data_dir: Path, folder: Path, *, code: int = 0) -> None:
+    def __init__(self, data_dir: Path, folder: Path, *, code: int = 0, settings: Mapping[str, str] | None = None) -> None:
         self.stores: set[str] = set()
         self.ready = folder / "ready"
-        config = load(overrides={"log.dirs": str(data_dir)}).config
+        config = load(overrides={"log.dirs": str(data_dir), **(settings or {})}).config
 
         def command_of(number: int, store: str, _: int | None) -> Sequence[str]:
             self.stores.add(store)
@@ -70,6 +72,23 @@ def test_brokers_share_the_parents_store_and_are_announced_by_one_line(tmp_path:
     assert capfd.readouterr().out == "READY 127.0.0.1:9092,127.0.0.1:9093\n"
     assert (tmp_path / "ready.reason").read_text() == "stopping\n"
     assert [one.name for one in (tmp_path / "data").iterdir() if "reserve" not in one.name] == ["metadata.sqlite"]
+
+
+TLS = {"listeners": "SSL://127.0.0.1:9092", "security.inter.broker.protocol": "SSL"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "seen"),
+    [
+        ({}, "127.0.0.1 9092\n"),
+        (TLS, "127.0.0.1 9092 TLS\n"),
+        (TLS | {"listener.name.ssl.ssl.client.auth": "required"}, "127.0.0.1 0\n"),
+    ],
+)
+def test_the_ready_file_has_what_a_health_check_needs(tmp_path: Path, settings: dict[str, str], seen: str) -> None:
+    run = Run(tmp_path / "data", tmp_path, settings=settings)
+    assert (tmp_path / "ready.seen").read_text() == seen
+    assert run.code == 0
 
 
 def test_a_data_directory_with_a_long_name_has_its_socket_elsewhere(tmp_path: Path) -> None:
