@@ -28,7 +28,6 @@ from pybroker.api.produce.repeats import Repeated
 from pybroker.api.quotas.mutations import STRICT_SINCE, respond
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import decode_response, encode_response
-from pybroker.security.principal import name_of
 from pybroker.security.quotas.entity import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 
 if TYPE_CHECKING:
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     Throttled = Callable[[Any], tuple[Any, int]]
 
 _SIZE_BYTES: Final = 4
-_OF_BROKERS: Final = (ApiKey.WRITE_TXN_MARKERS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 _BROKERS_ADD_PARTITIONS: Final = 4
 """The first version of AddPartitionsToTxn that brokers send; clients send those before."""
 
@@ -64,7 +62,9 @@ class _Use:
     def handle(self, way: Callable[[], Any], throttled: Throttled | None = None) -> Any:
         """Handle the request by `way`, as `timed` and `settled` do."""
         outcome, took_ns = self.timed(way)
-        return self.settled(outcome, took_ns, throttled)
+        if type(outcome) is not self.api.response:
+            return self.settled(outcome, took_ns, throttled)
+        return self._finished(outcome, took_ns, throttled)
 
     def timed(self, way: Callable[[], Any]) -> tuple[Any, int]:
         """Return what `way` returns, and the time that it took in ns. That of an exception is counted."""
@@ -80,8 +80,6 @@ class _Use:
         """Return the response, or a Future of it, and count the time. `throttled` returns what to send in place of a response,
         and the throttle time.
         """
-        if type(outcome) is self.api.response or type(outcome) is bytes:
-            return self._finished(outcome, took_ns, throttled)
         return then(outcome, lambda response: self._finished(response, took_ns, throttled))
 
     def _finished(self, response: Any, took_ns: int, throttled: Throttled | None) -> Any:
@@ -116,12 +114,11 @@ class _LimitedProduce(Repeated):
 
 def limited(api: Api, broker: Services, usage: Usage) -> Api:
     """Return the API with a handler that holds clients to their quotas."""
-    way = _WAYS.get(api.key, _any)
-    repeats = api.repeats
+    way, is_of_broker, repeats = _WAYS.get(api.key, _any), _OF_BROKERS.get(api.key), api.repeats
 
     def handle_limited(_broker: Services, context: RequestContext, message: Any) -> Any:
         client = client_use(usage, context.connection, context.client_id)
-        if not client.is_limited or _is_of_broker(api, context, message):
+        if not client.is_limited or (is_of_broker is not None and is_of_broker(context, message)):
             return plain(api, broker, context, message)
         return way(_Use(api, client, broker, context), broker, message)
 
@@ -135,7 +132,7 @@ def limited(api: Api, broker: Services, usage: Usage) -> Api:
 
 def client_use(usage: Usage, connection: ConnectionContext, client_id: str | None) -> ClientUse:
     """Return the use by the client of a connection."""
-    return usage.of(name_of(connection.principal), client_id or "")
+    return usage.of(connection.principal, client_id or "")
 
 
 def counted_again(api: Api, usage: Usage, context: RequestContext, encoded: bytes, took_ns: int) -> bytes:
@@ -165,17 +162,6 @@ def _wait(context: RequestContext, throttle_ms: int) -> None:
     holder = cast("Connection | None", context.connection.holder)
     if throttle_ms and holder is not None:
         holder.throttle(throttle_ms)
-
-
-def _is_of_broker(api: Api, context: RequestContext, message: Any) -> bool:
-    """Return whether another broker sends the request, or it belongs to a login."""
-    if api.key == ApiKey.FETCH:
-        return replica_of(context.api_version, message) >= 0
-    if api.key == ApiKey.OFFSET_FOR_LEADER_EPOCH:
-        return bool(message.replica_id >= 0)
-    if api.key == ApiKey.ADD_PARTITIONS_TO_TXN:
-        return context.api_version >= _BROKERS_ADD_PARTITIONS
-    return api.key in _OF_BROKERS
 
 
 def _any(use: _Use, _broker: Services, message: Any) -> Any:
@@ -228,3 +214,11 @@ _WAYS: Final[Mapping[ApiKey, Callable[[_Use, Services, Any], Any]]] = {
     ApiKey.FETCH: _fetch,
     **dict.fromkeys(STRICT_SINCE, _mutate),
 }
+
+_OF_BROKERS: Final[Mapping[ApiKey, Callable[[RequestContext, Any], bool]]] = {
+    ApiKey.FETCH: lambda context, message: replica_of(context.api_version, message) >= 0,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda _, message: message.replica_id >= 0,
+    ApiKey.ADD_PARTITIONS_TO_TXN: lambda context, _: context.api_version >= _BROKERS_ADD_PARTITIONS,
+    **dict.fromkeys((ApiKey.WRITE_TXN_MARKERS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE), lambda *_: True),
+}
+"""Whether a request is another broker's, or belongs to a login."""

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakValueDictionary
 
+from pybroker.security.principal import name_of
 from pybroker.security.quotas.entity import CONSUMER_BYTE_RATE, CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE
 from pybroker.security.quotas.rate import Rate, TokenBucket
 
@@ -46,12 +47,12 @@ class Usage:
         self._buckets: WeakValueDictionary[tuple[str, str, float], TokenBucket] = WeakValueDictionary()
         self._addresses: OrderedDict[str, Rate] = OrderedDict()
 
-    def of(self, user: str, client_id: str) -> ClientUse:
+    def of(self, principal: str, client_id: str) -> ClientUse:
         """Return the use by a client. Valid until the return to the loop: quotas may change."""
-        key = user, client_id
+        key = principal, client_id
         found = self._clients.get(key)
         if found is None or found.quotas is not self.quotas:
-            found = self._clients[key] = ClientUse(self, user, client_id)  # with the rates that the one before holds
+            found = self._clients[key] = ClientUse(self, name_of(principal), client_id)  # the one before holds the rates
             if len(self._clients) > CLIENTS_MAX:
                 self._clients.popitem(last=False)
         self._clients.move_to_end(key)
@@ -128,7 +129,7 @@ class ClientUse:
         now_ms = usage.now_ms()
         rate.record(took_ns * _PERCENT_PER_NS, now_ms=now_ms)
         throttle_ms = rate.throttle_ms(limit, now_ms=now_ms)
-        return throttle_ms and min(throttle_ms, usage.window.window_ms)
+        return min(throttle_ms, usage.window.window_ms) if throttle_ms else 0
 
     def fetch_bytes_max(self) -> int | None:
         """Return the bytes that a response to Fetch may have: those of the whole window; None if there is no quota."""

@@ -16,21 +16,21 @@ def usage_of(clock: ManualClock, entity: Entity, key: str, value: float) -> Usag
 
 def test_the_clients_of_a_user_share_its_quota() -> None:
     usage = usage_of(ManualClock(), ((USER, "u"),), RATE, 10)
-    assert usage.of("u", "a").bytes_throttle_ms(RATE, 100) == 0
-    assert usage.of("u", "b").bytes_throttle_ms(RATE, 100) == 10_000
-    assert usage.of("other", "b").bytes_throttle_ms(RATE, 1000) == 0
+    assert usage.of("User:u", "a").bytes_throttle_ms(RATE, 100) == 0
+    assert usage.of("User:u", "b").bytes_throttle_ms(RATE, 100) == 10_000
+    assert usage.of("User:other", "b").bytes_throttle_ms(RATE, 1000) == 0
 
 
 def test_each_client_id_has_the_default_for_itself() -> None:
     usage = usage_of(ManualClock(), ((CLIENT_ID, None),), RATE, 10)
-    assert [usage.of("u", name).bytes_throttle_ms(RATE, 100) for name in "ab"] == [0, 0]
+    assert [usage.of("User:u", name).bytes_throttle_ms(RATE, 100) for name in "ab"] == [0, 0]
 
 
 def test_a_changed_quota_counts_what_was_used_before() -> None:
     usage = usage_of(ManualClock(), ((USER, "u"),), RATE, 10)
-    assert usage.of("u", "a").bytes_throttle_ms(RATE, 100) == 0
+    assert usage.of("User:u", "a").bytes_throttle_ms(RATE, 100) == 0
     usage.quotas = Quotas({"1": (((USER, "u"),), {RATE: 5})})
-    assert usage.of("u", "a").bytes_throttle_ms(RATE, 0) == 10_000
+    assert usage.of("User:u", "a").bytes_throttle_ms(RATE, 0) == 10_000
 
 
 def test_an_address_opens_so_many_connections_a_second() -> None:
