@@ -27,6 +27,7 @@ PARTS: Final = (
     "api.dispatch",
     "api.produce.one_partition",
     "api.produce.repeats",
+    "api.quotas.limited",
     "clock",
     "coordinator.offset_loops",
     "log.end",
@@ -46,6 +47,7 @@ PARTS: Final = (
     "replication.leading",
     "replication.partition_data",
     "replication.reading",
+    "security.quotas.usage",
     "sharing.turns.watch",
     "spark.columns",
 )

@@ -70,7 +70,7 @@ class Elsewhere:
         assert key is not None
         connection = ConnectionContext(connection_id=0, peer_host=host)
         connection.principal = principal
-        context = RequestContext(connection, ask.version, 0, OWN)
+        context = RequestContext(connection, api_version=ask.version, correlation_id=0, client_id=OWN)
         api = replace(load_api(key), handle=send, pieces=None, memo=None, repeats=None)
         if authorizer is not None and principal != OPERATOR:
             api = checked(api, authorizer)

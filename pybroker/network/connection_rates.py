@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pybroker.network.limits import UNLIMITED
-from pybroker.security.quotas.rate import Rate
+from pybroker.security.quotas.usage import Rate
 
 if TYPE_CHECKING:
     from pybroker.network.limits import Listener, NetworkLimits
@@ -38,6 +38,6 @@ class ConnectionRates:
         rate = self._rates.get(name)
         if rate is None:
             rate = self._rates[name] = Rate(samples=limits.connection_rate_samples, window_ms=limits.connection_rate_window_ms)
-        rate.record(1, now_ms=now_ms)
+        rate.record(1, now_ms)
         longest_ms = limits.connection_rate_window_ms
-        return min(rate.throttle_ms(limit, now_ms=now_ms), longest_ms) if limit else longest_ms
+        return min(rate.throttle_ms(limit, now_ms), longest_ms) if limit else longest_ms

@@ -2,5 +2,5 @@
 
 Modules, bottom up:
     mutations    the changes of partitions that CreateTopics, CreatePartitions and DeleteTopics want
-    limited      puts the counting and the throttling in front of a handler
+    limited      puts counting and throttling in front of a handler, native or in Python (_limited_native, _limited_python)
 """

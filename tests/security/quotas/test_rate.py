@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker.security.quotas.rate import Rate, TokenBucket
+from pybroker.security.quotas.token_bucket import TokenBucket
+from pybroker.security.quotas.usage import Rate
 
 SECOND = 1000
 
