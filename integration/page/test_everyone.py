@@ -50,6 +50,9 @@ def test_each_view_is_accessible_and_fits(browser: Browser, filled: ThreadBroker
         found |= {(view, one["id"]): [node["html"] for node in one["nodes"]] for one in violations}
         overflow = shown.page.evaluate("document.scrollingElement.scrollWidth - innerWidth")
         assert overflow <= 0, f"{view} is {overflow} pixels wider than the window"
+        if size == PHONE:
+            tables = shown.page.locator(".scroll").evaluate_all("(all) => all.map((one) => one.scrollWidth - one.clientWidth)")
+            assert max(tables, default=0) <= 0, f"{view} has a column that is not seen"
     assert found == {}
     assert shown.faults == []
     context.close()

@@ -92,7 +92,7 @@ def test_sizes_groups_and_lag_are_in_the_row_of_a_topic(broker: ThreadBroker, sh
     assert shown.row("orders").inner_text().split("\t")[-1] == "billing 4"
     assert not shown.page.get_by_text("__consumer_offsets").is_visible()
     shown.picture("topics")
-    shown.page.get_by_label("Topics of the broker itself").check()
+    shown.page.get_by_label("Internal topics").check()
     shown.row("__consumer_offsets").wait_for()
     shown.row("orders").get_by_role("link", name="billing").click()
     shown.row("kafka-python").wait_for()
@@ -236,7 +236,7 @@ def test_transactions_that_are_not_committed_are_hidden_and_aborted(broker: Thre
 def test_a_topic_gets_partitions_is_emptied_and_deleted(broker: ThreadBroker, shown: Shown) -> None:
     filled(broker)
     shown.open("topics", "orders", "partitions")
-    assert len(shown.page.locator("tbody tr").all()) == 2
+    expect(shown.page.locator("tbody tr")).to_have_count(2)
     shown.page.get_by_label("Partitions in all").fill("3")
     shown.press("Add partitions")
     shown.notice("The topic has 3 partitions")
@@ -300,16 +300,16 @@ def test_a_group_is_moved_and_deleted(broker: ThreadBroker, shown: Shown) -> Non
     shown.open("groups")
     shown.page.get_by_role("link", name="billing").click()
     shown.page.get_by_label("Topic", exact=True).fill("orders")
-    shown.press("Show what would be")
-    shown.page.get_by_text("Would move to").wait_for()
+    shown.press("Show the new offsets")
+    shown.page.get_by_text("Would be reset to").wait_for()
     assert offsets() == [3, 3]
-    shown.press("Move")
-    shown.page.get_by_text("Moved to").wait_for()
+    shown.press("Reset")
+    shown.page.get_by_text("Reset to").wait_for()
     assert offsets() == [0, 0]
     shown.page.get_by_label("To", exact=True).select_option("an offset")
     shown.page.get_by_label("Offset", exact=True).fill("2")
     shown.page.get_by_label("Partition", exact=True).fill("1")
-    shown.press("Move")
+    shown.press("Reset")
     shown.page.get_by_text("orders 1: 2").wait_for()
     assert offsets() == [0, 2]
     shown.press("Delete the group")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
@@ -15,6 +16,7 @@ NOT_FOUND: Final = 404
 CONFLICT: Final = 409
 UNAVAILABLE: Final = 503
 
+_DOTS: Final = re.compile(r"(%(25)*2E){1,2}")
 
 STATUSES: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: NOT_FOUND,
@@ -75,9 +77,14 @@ class Call(NamedTuple):
 
 
 def parts_of(path: str) -> tuple[list[str], dict[str, str]]:
-    """Return the parts of a path, and the parameters behind it."""
+    """Return the parts of a path, and the parameters behind it.
+
+    A client that cannot send the names . and .. in a path, as no browser can, encodes them twice: %252E and %252E%252E. So names
+    that look like these when they are encoded once are encoded twice, too.
+    """
     plain, _, query = path.partition("?")
     given = parse_qsl(query, keep_blank_values=True)
     if len(parameters := dict(given)) < len(given):
         raise AdminError(BAD_REQUEST, "a parameter is there twice")
-    return [unquote(part) for part in plain.split("/")[1:]], parameters
+    parts = [unquote(part) for part in plain.split("/")[1:]]
+    return [unquote(part) if _DOTS.fullmatch(part) else part for part in parts], parameters

@@ -272,6 +272,13 @@ async def test_names_may_have_any_sign(page: Page) -> None:
     assert (await page.get(f"/v1/groups/{quote(name, safe='')}"))["state"] == "Empty"
 
 
+@pytest.mark.parametrize(
+    ("part", "name"), [("%252E", "."), ("%252E%252E", ".."), ("%25252E", "%2E"), ("%252e", "%2e"), ("a%252E", "a%2E")]
+)
+async def test_the_names_that_a_browser_cannot_send_are_encoded_twice(page: Page, part: str, name: str) -> None:
+    assert (await page.refused("GET", f"/v1/groups/{part}")).error == f"There is no group {name}"
+
+
 async def test_more_groups_than_fit_into_a_request_are_shown(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pybroker.admin.groups.GROUPS_AT_ONCE", 2)
     await page.send("POST", "/v1/topics", {"name": "orders"})

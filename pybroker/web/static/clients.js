@@ -14,7 +14,7 @@ export function show(main, stay) {
     ["In", (row) => bytes(row.bytes_in), "number"], ["Out", (row) => bytes(row.bytes_out), "number"],
     ["Last seen", (row) => time(row.last_seen_ms)],
     ["Refused by Kafka 4", (row) => h("span", { class: "bad-text" }, row.refused_by_kafka_4.join(", ")), "wide"],
-  ], { name: "clients", empty: "No client has come yet." });
+  ], { name: "clients", empty: "No client has connected yet." });
   main.append(title("Clients"), lead("Kafka 4 refuses the oldest versions of most requests (KIP-896). This broker serves them."), table.element);
   stay.live(async () => table.set((await stay.get("/v1/clients")).clients.reverse()), 3000);
 }

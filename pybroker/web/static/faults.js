@@ -6,9 +6,9 @@ import { button, confirmed, field, form, h, lead, notice, Table, title } from ".
 export function show(main, stay) {
   const table = new Table([
     ["Rule", (row) => row.name, "wide"], ["What", (row) => h("pre", {}, said(row)), "bytes wide"],
-    ["Requests that fit", (row) => String(row.seen), "number"], ["Requests it has met", (row) => String(row.count), "number"],
+    ["Matching requests", (row) => String(row.seen), "number"], ["Of these, gone wrong", (row) => String(row.count), "number"],
     ["", (row) => button("Remove", async () => { await call("DELETE", url("/v1/faults/", row.name)); await load(); })],
-  ], { name: "rules", filter: false, empty: "There is no rule: every request goes its way." });
+  ], { name: "rules", filter: false, empty: "There is no rule." });
   const load = async () => table.set((await stay.get("/v1/faults")).faults);
   const area = h("textarea", { name: "rule", spellcheck: "false", required: true });
   area.value = '{"api": "Produce", "topic": "orders", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}';

@@ -1,7 +1,7 @@
-// One group: members, offsets and lag; its offsets are moved here.
+// One group: members, offsets and lag; its offsets are reset here.
 
 import { call, url } from "./api.js";
-import { button, cards, choice, confirmed, field, form, h, hash, lead, link, notice, Table, title } from "./parts.js";
+import { button, cards, confirmed, field, form, h, hash, lead, link, notice, place, placed, Table, title } from "./parts.js";
 import { number, partitions } from "./text.js";
 
 export function show(main, stay) {
@@ -9,7 +9,7 @@ export function show(main, stay) {
   const path = url("/v1/groups/", name);
   const about = h("div");
   const members = new Table([
-    ["Member", (row) => row.member_id, "wide mono"], ["Instance", (row) => row.instance_id ?? "", "mono"], ["Client id", (row) => row.client_id],
+    ["Member", (row) => row.member_id, "wide mono"], ["Instance id", (row) => row.instance_id ?? "", "mono"], ["Client id", (row) => row.client_id],
     ["Host", (row) => row.host], ["Reads", (row) => partitions(row.assigned), "wide"],
   ], { name: "members", filter: false, empty: "The group has no members." });
   const offsets = new Table([
@@ -19,21 +19,17 @@ export function show(main, stay) {
   ], { name: "offsets", empty: "The group has committed nothing." });
   const topics = h("datalist", { id: "topics" });
   main.append(title(name), about, h("h2", {}, "Offsets"), offsets.element, h("h2", {}, "Members"), members.element,
-    h("h2", {}, "Move the offsets"), lead("A group's offsets can be moved while it has no members."), topics, moving(path),
+    h("h2", {}, "Reset the offsets"), lead("The offsets can be reset while the group has no members."), topics, reset(path),
     h("h2", {}, "Remove"), h("div", { class: "bar" }, button("Delete the group", async () => {
       if (!(await confirmed(`Delete the group ${name} with its offsets? This cannot be undone.`, "Delete the group"))) return;
       await call("DELETE", path);
       notice(`The group ${name} is deleted`);
       location.hash = "#/groups";
     }, "danger")));
-  stay.failed = (error) => {
-    stay.control.abort();
-    main.replaceChildren(title(name), h("p", { class: "bad-text" }, error.message), h("p", {}, link("#/groups", "All groups")));
-  };
   stay.live(async () => {
     const found = await stay.get(path);
     about.replaceChildren(cards([
-      ["State", found.state], ["Kind", found.kind], ["Members", number(found.members.length)], ["Lag", number(found.lag)],
+      ["State", found.state], ["Type", found.kind], ["Members", number(found.members.length)], ["Lag", number(found.lag)],
     ]));
     members.set(found.members);
     offsets.set(found.offsets);
@@ -41,36 +37,26 @@ export function show(main, stay) {
   });
 }
 
-function moving(path) {
-  const to = choice({ name: "to" }, [["earliest", "the first record"], ["latest", "the end"], ["offset", "an offset"], ["time", "a time"]]);
-  const offset = field("Offset", h("input", { name: "offset", type: "number", min: 0, value: 0 }));
-  const moment = field("Time", h("input", { name: "time", type: "datetime-local", step: "0.001" }));
-  const adapt = () => { offset.hidden = to.value !== "offset"; moment.hidden = to.value !== "time"; };
-  to.addEventListener("change", adapt);
-  adapt();
+function reset(path) {
   const result = h("pre", { "aria-live": "polite" });
   const bodyOf = (given) => {
-    const body = { topic: given.topic };
+    const body = { topic: given.topic, ...placed("to", given) };
     if (given.partition !== "") body.partition = Number(given.partition);
-    if (given.to === "offset") body.offset = Number(given.offset);
-    else if (given.to === "time") {
-      if (!given.time) throw new Error("Choose a time");
-      body.timestamp_ms = new Date(given.time).getTime();
-    } else body.to = given.to;
     return body;
   };
   const lines = (found) => Object.entries(found.offsets).map(([index, at]) => `${found.topic} ${index}: ${number(at)}`).join("\n");
   const made = form(async (given) => {
     const found = await call("POST", `${path}/offsets`, bodyOf(given));
-    result.textContent = `Moved to\n${lines(found)}`;
-    notice("The offsets are moved");
-  }, "Move", h("div", { class: "bar" },
+    result.textContent = `Reset to\n${lines(found)}`;
+    notice("The offsets are reset");
+  }, "Reset", h("div", { class: "bar" },
     field("Topic", h("input", { name: "topic", list: "topics", required: true })),
-    field("Partition", h("input", { name: "partition", type: "number", min: 0, placeholder: "all" })), field("To", to), offset, moment));
-  made.lastChild.append(button("Show what would be", async () => {
+    field("Partition", h("input", { name: "partition", type: "number", min: 0, placeholder: "all" })),
+    ...place("to", "To", [["earliest", "the first record"], ["latest", "the end"]])));
+  made.lastChild.append(button("Show the new offsets", async () => {
     const given = Object.fromEntries(new FormData(made));
     if (!given.topic) throw new Error("Name a topic");
-    result.textContent = `Would move to\n${lines(await call("POST", `${path}/offsets`, { ...bodyOf(given), dry_run: true }))}`;
+    result.textContent = `Would be reset to\n${lines(await call("POST", `${path}/offsets`, { ...bodyOf(given), dry_run: true }))}`;
   }), result);
   return made;
 }

@@ -5,7 +5,7 @@ import { number } from "./text.js";
 
 export function show(main, stay) {
   const table = new Table([
-    ["Group", (row) => link(hash("groups", row.group_id), row.group_id), "wide"], ["State", (row) => row.state], ["Kind", (row) => row.kind],
+    ["Group", (row) => link(hash("groups", row.group_id), row.group_id), "wide"], ["State", (row) => row.state], ["Type", (row) => row.kind],
     ["Members", (row) => number(row.member_count), "number"],
     ["Topics", (row) => row.topics.map((one) => one.topic).join(", "), "wide"],
     ["Lag", (row) => number(row.lag), "number"],

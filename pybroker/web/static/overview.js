@@ -1,9 +1,21 @@
 // The broker and its cluster at a glance.
 
-import { cards, h, lead, link, Table, title } from "./parts.js";
+import { hasLogin, text } from "./api.js";
+import { cards, during, h, lead, link, save, Table, title } from "./parts.js";
 import { bytes, number } from "./text.js";
 
 const kind = (count) => (count ? "bad" : "");
+
+// A link cannot send a login, so its file is fetched with one and saved.
+function file(path, words) {
+  const made = link(path, words);
+  made.addEventListener("click", (event) => {
+    if (!hasLogin()) return;
+    event.preventDefault();
+    during(made, async () => save(path.split("/").pop(), [await text(path)], "text/plain"));
+  });
+  return made;
+}
 
 export function show(main, stay) {
   const about = lead();
@@ -11,14 +23,14 @@ export function show(main, stay) {
   const memory = h("div");
   const listeners = new Table([
     ["Listener", (row) => row.name], ["Protocol", (row) => row.security_protocol], ["Listens at", (row) => row.address, "mono"],
-    ["Clients get", (row) => row.advertised ?? "the address by which they came", "mono"],
+    ["Clients get", (row) => row.advertised ?? "the address that they connect to", "mono"],
   ], { filter: false, name: "listeners" });
   const brokers = new Table([
     ["Broker", (row) => row.name], ["Address", (row) => `${row.host}:${row.port}`, "mono"], ["Rack", (row) => row.rack ?? ""],
   ], { filter: false, name: "brokers" });
   main.append(title("Overview"), about, numbers, h("h2", {}, "Memory for requests"), memory,
     h("h2", {}, "Listeners of this broker"), listeners.element, h("h2", {}, "Brokers"), brokers.element,
-    h("p", {}, link("/metrics", "Metrics"), " · ", link("/v1/openapi.json", "JSON API")));
+    h("p", {}, file("/metrics", "Metrics"), " · ", file("/v1/openapi.json", "JSON API")));
   stay.live(async () => {
     const found = await stay.get("/v1/cluster");
     const { broker } = found;

@@ -57,6 +57,31 @@ export const check = (text, attributes) => h("label", { class: "check" }, h("inp
 export const choice = (attributes, options) =>
   h("select", attributes, ...options.map(([value, text]) => h("option", { value }, text)));
 
+// A place in a partition: one of some words, an offset, or a time. `placed` returns what was given, as the API has it.
+export function place(name, text, words) {
+  const chosen = choice({ name }, [...words, ["offset", "an offset"], ["time", "a time"]]);
+  const offset = field("Offset", h("input", { name: "offset", type: "number", min: 0, value: 0 }));
+  const moment = field("Time", h("input", { name: "time", type: "datetime-local", step: "0.001" }));
+  const adapt = () => { offset.hidden = chosen.value !== "offset"; moment.hidden = chosen.value !== "time"; };
+  chosen.addEventListener("change", adapt);
+  adapt();
+  return [field(text, chosen), offset, moment];
+}
+
+export function placed(name, given) {
+  if (given[name] === "offset") return { offset: Number(given.offset) };
+  if (given[name] !== "time") return { [name]: given[name] };
+  if (!given.time) throw new Error("Choose a time");
+  return { timestamp_ms: new Date(given.time).getTime() };
+}
+
+// Gives a file to the person.
+export function save(name, pieces, type) {
+  const at = URL.createObjectURL(new Blob(pieces, { type }));
+  h("a", { href: at, download: name }).click();
+  URL.revokeObjectURL(at);
+}
+
 export function notice(text, kind = "") {
   const made = h("div", { class: `notice ${kind}` }, text);
   document.getElementById("notices").append(made);
@@ -82,7 +107,8 @@ export function cards(list) {
     h("div", { class: `card ${kind ?? ""}` }, h("dt", {}, name), h("dd", {}, value))));
 }
 
-// A table whose rows are given anew at each refresh; it shows the first ones that have the text of the filter.
+// A table whose rows are given anew at each refresh; it shows the first ones that have the text of the filter. On a phone, a row is
+// a list of its cells with their titles; it remains a table for screen readers by the roles.
 //   columns: [title, row => content, class]
 export class Table {
   constructor(columns, { filter = true, empty = "Nothing yet.", name }) {
@@ -90,11 +116,12 @@ export class Table {
     this.empty = empty;
     this.rows = [];
     this.most = ROWS;
-    this.body = h("tbody");
+    this.body = h("tbody", { role: "rowgroup" });
     this.count = h("caption", {});
     this.input = h("input", { type: "search", placeholder: "Filter", "aria-label": `Filter ${name}`, oninput: () => this.draw() });
-    const heads = columns.map(([text, , kind]) => (text ? h("th", { scope: "col", class: kind }, text) : h("td")));
-    this.table = h("table", { "aria-label": name }, this.count, h("thead", {}, h("tr", {}, ...heads)), this.body);
+    const heads = columns.map(([text, , kind]) => (text ? h("th", { scope: "col", role: "columnheader", class: kind }, text) : h("td", { role: "cell" })));
+    this.table = h("table", { role: "table", "aria-label": name }, this.count,
+      h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ...heads)), this.body);
     this.element = h("div", {}, filter && h("div", { class: "bar" }, this.input),
       h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, this.table));
   }
@@ -110,7 +137,7 @@ export class Table {
     if (this.body.contains(document.activeElement) && document.activeElement.matches("input, select")) return;
     const focused = [...this.body.querySelectorAll("a, button")].indexOf(document.activeElement);
     this.body.replaceChildren(...fit.slice(0, this.most).map(([row]) =>
-      h("tr", {}, ...this.columns.map(([, of, kind]) => h("td", { class: kind }, of(row))))));
+      h("tr", { role: "row" }, ...this.columns.map(([text, of, kind]) => h("td", { role: "cell", class: kind, "data-title": text }, of(row))))));
     if (focused >= 0) this.body.querySelectorAll("a, button")[focused]?.focus();
     this.count.replaceChildren(fit.length ? `${Math.min(fit.length, this.most)} of ${this.rows.length} ` : this.empty);
     if (fit.length > this.most) this.count.append(button("Show all", () => { this.most = Infinity; this.draw(); }, "link"));

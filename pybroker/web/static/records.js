@@ -1,7 +1,7 @@
 // The records of a topic: found, followed, written, exported and imported.
 
-import { call, query } from "./api.js";
-import { button, check, choice, field, form, h, notice, Table } from "./parts.js";
+import { call, query, tooLong } from "./api.js";
+import { button, check, field, form, h, notice, place, placed, save, Table } from "./parts.js";
 import { bytes, content as shown, number, pretty, time } from "./text.js";
 
 const PAGE = 100;
@@ -58,12 +58,6 @@ export function showRecords(content, stay, name, path) {
   const partition = h("input", { name: "partition", type: "number", min: 0, placeholder: "all" });
   const committed = check("Only committed transactions", { name: "committed", value: "true" });
   const chosen = () => ({ partition: partition.value, committed: committed.firstChild.checked ? "true" : "" });
-  const from = choice({ name: "from" }, [["last", "the last ones"], ["start", "the first ones"], ["offset", "an offset"], ["time", "a time"]]);
-  const offset = field("Offset", h("input", { name: "offset", type: "number", min: 0, value: 0 }));
-  const moment = field("Time", h("input", { name: "time", type: "datetime-local", step: "0.001" }));
-  const adapt = () => { offset.hidden = from.value !== "offset"; moment.hidden = from.value !== "time"; };
-  from.addEventListener("change", adapt);
-  adapt();
 
   const live = check("Follow new records", { onchange: () => (live.firstChild.checked ? follow() : (following += 1)) });
 
@@ -88,19 +82,16 @@ export function showRecords(content, stay, name, path) {
   const search = form(async (given) => {
     following += 1;
     live.firstChild.checked = false;
-    if (given.from === "offset") {
-      if (given.partition === "") throw new Error("An offset is one of a partition: name the partition, too");
-      await load({ offset: given.offset });
-    } else if (given.from === "time") {
-      if (!given.time) throw new Error("Choose a time");
-      await load({ timestamp_ms: new Date(given.time).getTime() });
-    } else await load({ from: given.from });
-  }, "Show", h("div", { class: "bar" }, field("Show", from), offset, moment, field("Partition", partition), committed));
+    const at = placed("from", given);
+    if ("offset" in at && given.partition === "") throw new Error("An offset is one of a partition: name the partition, too");
+    await load(at);
+  }, "Show", h("div", { class: "bar" }, ...place("from", "Show", [["last", "the last ones"], ["start", "the first ones"]]),
+    field("Partition", partition), committed));
 
   const writer = writing(path, () => live.firstChild.checked || load({ from: "last" }));
   content.append(search, h("div", { class: "bar" }, live), writer.element, moving(stay, name, path, chosen), table.element,
     h("div", { class: "bar" }, more, left));
-  load({ from: "last" }).catch((error) => error.name === "AbortError" || stay.failed(error));
+  stay.once(() => load({ from: "last" }));
 }
 
 function short(value) {
@@ -129,7 +120,11 @@ function writing(path, done) {
     await done();
   }, "Write", h("div", { class: "grid" }, field("Key", key), field("Partition", partition)), field("Value", value),
     field("Headers, one NAME: VALUE in a line", headers), isNull);
-  for (const [input, name] of [[key, "key"], [value, "value"], [headers, "headers"]]) input.addEventListener("input", () => delete kept[name]);
+  const inputs = [key, value, headers];
+  const excess = h("p", { class: "bad-text", role: "status" });
+  const weigh = () => { excess.textContent = tooLong(JSON.stringify(inputs.map((one) => kept[one.name] ?? one.value))); };
+  made.lastChild.before(excess);
+  for (const one of inputs) one.addEventListener("input", () => { delete kept[one.name]; weigh(); });
   const element = h("details", {}, h("summary", {}, "Write a record"), h("fieldset", {}, h("legend", {}, "New record"), made));
   // All stays as it is, unless it is edited.
   function fill(row) {
@@ -143,6 +138,7 @@ function writing(path, done) {
     headers.value = row.headers.map((one) => `${one.name}: ${shown(one.value)}`).join("\n");
     isNull.firstChild.checked = row.value === null;
     partition.value = row.partition;
+    weigh();
     value.focus();
     element.scrollIntoView({ block: "center" });
   }
@@ -182,9 +178,7 @@ function moving(stay, name, path, chosen) {
       found = await stay.get(`${path}/records${query({ ...chosen(), next: found.next, limit: EXPORT_PAGE, bytes: 16 << 20 })}`);
     }
     step(1);
-    const place = URL.createObjectURL(new Blob(lines, { type: "application/x-ndjson" }));
-    h("a", { href: place, download: `${name}.jsonl` }).click();
-    URL.revokeObjectURL(place);
+    save(`${name}.jsonl`, lines, "application/x-ndjson");
     notice(`${number(lines.length)} records are exported`);
   }
 
@@ -208,6 +202,7 @@ function moving(stay, name, path, chosen) {
       } catch {
         throw new Error(`Line ${at + 1} is not JSON; ${count} records before it are written`);
       }
+      if (tooLong(line)) throw new Error(`Line ${at + 1}: ${tooLong(line)} ${count} records before it are written`);
       const record = recordOf(given);
       if (!record) throw new Error(`Line ${at + 1} is no record; ${count} records before it are written`);
       if (size + line.length > IMPORT_BYTES) await send();

@@ -16,18 +16,13 @@ export function show(main, stay) {
   const tabs = TABS.map(([key, text]) => link(hash("topics", name, key), text));
   tabs.forEach((one, at) => { if (TABS[at][0] === tab) one.setAttribute("aria-current", "page"); });
   main.append(title(name), h("nav", { class: "tabs", "aria-label": "Of this topic" }, ...tabs), content);
-  stay.failed = (error) => {
-    stay.control.abort();
-    main.replaceChildren(title(name), h("p", { class: "bad-text" }, error.message), h("p", {}, link("#/topics", "All topics")));
-  };
+  if (!TABS.some(([key]) => key === tab)) return stay.failed(new Error(`There is no view ${tab} of a topic`));
   const path = url("/v1/topics/", name);
-  if (tab === "records") showRecords(content, stay, name, path);
-  else if (tab === "batches") showBatches(content, stay, path);
-  else if (tab === "settings") showSettings(content, stay, path);
-  else {
-    content.append(about);
-    showPartitions(content, about, stay, name, path);
-  }
+  if (tab === "records") return showRecords(content, stay, name, path);
+  if (tab === "batches") return showBatches(content, stay, path);
+  if (tab === "settings") return showSettings(content, stay, path);
+  content.append(about);
+  showPartitions(content, about, stay, name, path);
 }
 
 function showPartitions(content, about, stay, name, path) {

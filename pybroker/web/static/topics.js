@@ -5,7 +5,7 @@ import { check, field, form, h, hash, link, notice, Table, title } from "./parts
 import { bytes, number, rate } from "./text.js";
 
 export function show(main, stay) {
-  const internal = check("Topics of the broker itself", { onchange: () => draw() });
+  const internal = check("Internal topics", { onchange: () => draw() });
   const table = new Table([
     ["Topic", (row) => link(hash("topics", row.name), row.name), "wide"],
     ["Partitions", (row) => number(row.partitions.length), "number"],

@@ -14,7 +14,7 @@ export function show(main, stay) {
   ], { name: "transactions", empty: "There is no transactional id yet." });
   const load = async () => table.set((await stay.get("/v1/transactions")).transactions);
   async function abort(name) {
-    if (!(await confirmed(`Abort the transaction of ${name}, and shut its producer out?`, "Abort"))) return;
+    if (!(await confirmed(`Abort the transaction of ${name}, and fence its producer?`, "Abort"))) return;
     await call("POST", url("/v1/transactions/", name, "/abort"));
     notice(`The transaction of ${name} is aborted`);
     await load();
