@@ -15,6 +15,7 @@ topic_changes, group_changes       steps that change topics and groups
 inner       requests that come from no client
 elsewhere   requests to other brokers
 shapes      the forms of what they return
+returned    the schemas of these
 texts       bytes in JSON
 document    the description of the API for OpenAPI
 calls       requests, taken apart, and errors

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker import __version__
-from pybroker.faults.rule import ACTIONS, Rule
+from pybroker.faults.rule import ACTIONS, COUNTS, Rule
 from pybroker.times.lanes import PARTS
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pybroker.admin.route import Route
 
 _TYPES: Final = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "tuple[int, int]": "array"}
+
+COUNTED: Final = "As a response has it; a rule that is sent with it continues that one."
 
 COMMON: Final = {
     400: "The path has a parameter that this request does not have.",
@@ -39,6 +41,7 @@ OBJECT: Final = {"type": "object"}
 def _rule() -> Json:
     fields = [field for field in dataclasses.fields(Rule) if field.init]
     properties = {field.name: {"type": _type(str(field.type))} for field in fields}
+    properties |= {name: {"type": "integer", "description": COUNTED} for name in COUNTS}
     return {
         "type": "object",
         "additionalProperties": False,
@@ -53,7 +56,8 @@ def _type(annotation: str) -> Any:
 
 
 RULE: Final = _rule()
-
+SEEN_RULE: Final = {**RULE, "required": ["name", *COUNTS]}
+"""A rule as it is returned."""
 
 ADVANCE: Final = {
     "type": "object",
@@ -98,7 +102,7 @@ def _operation(route: Route) -> Json:
         "responses": {
             str(route.status): {
                 "description": HTTPStatus(route.status).phrase,
-                "content": {"application/json": {"schema": OBJECT}},
+                "content": {"application/json": {"schema": route.returns}},
             },
             **{str(status): _error(text) for status, text in sorted({**COMMON, **route.errors}.items())},
         },

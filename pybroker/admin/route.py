@@ -20,6 +20,7 @@ class Route(NamedTuple):
 
     Attributes:
         path: may have a part in braces, which stands for any text.
+        returns: the schema of the JSON object of the response.
         body: the schema of the JSON object that must be sent; None if none is.
         query: the parameters behind the path, each with what it is.
         errors: the statuses of errors of its own, each with what it means.
@@ -30,6 +31,7 @@ class Route(NamedTuple):
     path: str
     verb: Verb
     summary: str
+    returns: Json
     body: Json | None = None
     query: dict[str, str] = {}  # noqa: RUF012  never changed
     errors: dict[int, str] = {}  # noqa: RUF012

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.admin.calls import BAD_REQUEST, NOT_FOUND, AdminError, parts_of
-from pybroker.admin.document import document_of
+from pybroker.admin.document import OBJECT, document_of
 from pybroker.admin.route import Route
 from pybroker.admin.verbs import clock, faults, groups, records, state, topics, transactions
 
@@ -29,7 +29,7 @@ ROUTES: Final = (
     *transactions.ROUTES,
     *faults.ROUTES,
     *clock.ROUTES,
-    Route("GET", DOCUMENT, _describe, "This description."),
+    Route("GET", DOCUMENT, _describe, "This description.", OBJECT),
 )
 
 

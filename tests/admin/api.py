@@ -1,4 +1,4 @@
-"""A client of the API, for tests."""
+"""A client of the API, for tests. Each response must be as the OpenAPI document describes it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
+from pybroker.admin.document import document_of
+from pybroker.admin.routes import ROUTES
+from tests.admin.described import Described
+
 TIMEOUT_S = 60
+DESCRIBED = Described(document_of(ROUTES))
 
 
 class Reply(NamedTuple):
@@ -43,7 +48,10 @@ class Api:
             text = response.read()
         finally:
             connection.close()
-        return Reply(response.status, json.loads(text) if text else None, response.headers)
+        reply = Reply(response.status, json.loads(text) if text else None, response.headers)
+        if method != "HEAD":
+            DESCRIBED.check(method, path, reply.status, reply.body)
+        return reply
 
     def text(self, path: str) -> bytes:
         """Return the body of a response that is not JSON."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pybroker.admin import returned
 from pybroker.admin.calls import BAD_REQUEST, CONFLICT, AdminError
 from pybroker.admin.document import ADVANCE
 from pybroker.admin.route import Route
@@ -43,12 +44,15 @@ async def advance_clock(subject: Subject, call: Call) -> Json:
 
 
 ROUTES: Final = (
-    Route("GET", "/v1/clock", show_clock, "The broker's time, and how much more has passed than for the machine."),
+    Route(
+        "GET", "/v1/clock", show_clock, "The broker's time, and how much more has passed than for the machine.", returned.CLOCK
+    ),
     Route(
         "POST",
         "/v1/clock/advance",
         advance_clock,
         "Let time pass; the response comes when everything is done that was due meanwhile.",
+        returned.CLOCK,
         body=ADVANCE,
         needs=AclOperation.ALTER,
         errors={400: "The duration or a part cannot be.", 409: "The broker has the clock of the machine."},

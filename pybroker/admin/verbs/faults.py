@@ -5,9 +5,9 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.admin import topics
+from pybroker.admin import returned, topics
 from pybroker.admin.calls import BAD_REQUEST, CONFLICT, NOT_FOUND, AdminError
-from pybroker.admin.document import RULE
+from pybroker.admin.document import RULE, SEEN_RULE
 from pybroker.admin.route import CREATED, Route
 from pybroker.admin.shapes import of_request
 from pybroker.faults.rule import RuleError, rule_of
@@ -105,28 +105,31 @@ def _fault(subject: Subject, call: Call) -> dict[str, Any]:
     return rule.as_data()
 
 
+RULES: Final = returned.exactly(faults=returned.list_of(SEEN_RULE))
 _NO_RULE: Final = {404: "No rule has this name."}
 
 ROUTES: Final = (
-    Route("GET", "/v1/faults", list_faults, "The rules by which requests go wrong, with their counts.", needs=DESCRIBE),
+    Route("GET", "/v1/faults", list_faults, "The rules by which requests go wrong, with their counts.", RULES, needs=DESCRIBE),
     Route(
         "POST",
         "/v1/faults",
         add_fault,
         "Add a rule.",
+        SEEN_RULE,
         body=RULE,
         needs=ALTER,
         errors={400: "The rule cannot be.", 409: "Another rule has this name."},
         status=CREATED,
     ),
-    Route("DELETE", "/v1/faults", remove_faults, "Remove all rules, and return them.", needs=ALTER),
-    Route("GET", "/v1/faults/{name}", show_fault, "A rule with its counts.", errors=_NO_RULE, needs=DESCRIBE),
-    Route("DELETE", "/v1/faults/{name}", remove_fault, "Remove a rule, and return it.", errors=_NO_RULE, needs=ALTER),
+    Route("DELETE", "/v1/faults", remove_faults, "Remove all rules, and return them.", RULES, needs=ALTER),
+    Route("GET", "/v1/faults/{name}", show_fault, "A rule with its counts.", SEEN_RULE, errors=_NO_RULE, needs=DESCRIBE),
+    Route("DELETE", "/v1/faults/{name}", remove_fault, "Remove a rule, and return it.", SEEN_RULE, errors=_NO_RULE, needs=ALTER),
     Route(
         "POST",
         "/v1/reset",
         reset,
         "Remove all rules, topics, groups, transactions and dynamic settings, and forget the requests.",
+        returned.STATUS,
         needs=ALTER,
         errors={409: "The broker is one of several, or its disk has failed."},
     ),
@@ -135,6 +138,7 @@ ROUTES: Final = (
         "/v1/requests",
         list_requests,
         "The last requests of clients that fit, oldest first, and how many fit.",
+        returned.REQUESTS,
         query={
             "limit": f"At most this many, {REQUESTS} by default, {REQUESTS_MAX} at most.",
             "api": "Requests of this API.",

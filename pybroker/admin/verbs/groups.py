@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pybroker.admin import group_changes, groups
+from pybroker.admin import group_changes, groups, returned
 from pybroker.admin.body import checked, schema_of
 from pybroker.admin.calls import BAD_REQUEST, NOT_FOUND, AdminError
 from pybroker.admin.route import Route
@@ -75,16 +75,25 @@ ROUTES: Final = (
         "/v1/groups",
         list_groups,
         "All groups with members, offsets and lag.",
+        returned.GROUPS,
         query={"short": "true: the number of members, and the lag for each topic, in place of members and offsets."},
     ),
-    Route("GET", "/v1/groups/{group}", show_group, "A group with members, offsets and lag.", errors={404: _ERRORS[404]}),
+    Route(
+        "GET",
+        "/v1/groups/{group}",
+        show_group,
+        "A group with members, offsets and lag.",
+        returned.GROUP,
+        errors={404: _ERRORS[404]},
+    ),
     Route(
         "POST",
         "/v1/groups/{group}/offsets",
         move_group,
         "Move the offsets of a group for a topic, or for a partition of it, and return the new ones.",
+        returned.OFFSETS,
         body=MOVE,
         errors={400: "There is no place to move to, or several.", **_ERRORS},
     ),
-    Route("DELETE", "/v1/groups/{group}", delete_group, "Remove a group with its offsets.", errors=_ERRORS),
+    Route("DELETE", "/v1/groups/{group}", delete_group, "Remove a group with its offsets.", returned.GROUP_ID, errors=_ERRORS),
 )

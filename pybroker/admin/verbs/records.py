@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.admin import records, window
+from pybroker.admin import records, returned, window
 from pybroker.admin.body import checked, schema_of
 from pybroker.admin.calls import BAD_REQUEST, AdminError
 from pybroker.admin.route import CREATED, Route
@@ -137,6 +137,7 @@ ROUTES: Final = (
         "/v1/topics/{topic}/records",
         list_records,
         "Records by their timestamps, the last ones unless something else is asked for.",
+        returned.RECORDS,
         query={
             "partition": "Of this partition.",
             "from": "start, last or end.",
@@ -155,6 +156,7 @@ ROUTES: Final = (
         "/v1/topics/{topic}/records",
         write_records,
         "Write records, one batch for each partition.",
+        returned.PLACES,
         body=NEW,
         errors={400: "A record cannot be.", **_NO_TOPIC},
         status=CREATED,
@@ -164,6 +166,7 @@ ROUTES: Final = (
         "/v1/topics/{topic}/batches",
         list_batches,
         "Batches of a partition as they lie in the log.",
+        returned.BATCHES,
         query={
             "partition": "The partition, 0 by default.",
             "offset": "From the batch with this offset on, the first one by default.",

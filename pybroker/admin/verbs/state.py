@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pybroker import __version__
-from pybroker.admin import topics
+from pybroker.admin import returned, topics
 from pybroker.admin.calls import UNAVAILABLE, AdminError
 from pybroker.admin.route import Route
 from pybroker.http_server import NOT_ALIVE, is_alive
@@ -60,14 +60,15 @@ def _state(reason: str | None) -> Json:
 
 DESCRIBE: Final = AclOperation.DESCRIBE
 ROUTES: Final = (
-    Route("GET", "/livez", show_life, "Whether the broker's event loop runs."),
-    Route("GET", "/readyz", show_readiness, "Whether the broker is ready for clients."),
+    Route("GET", "/livez", show_life, "Whether the broker's event loop runs.", returned.STATUS),
+    Route("GET", "/readyz", show_readiness, "Whether the broker is ready for clients.", returned.STATUS),
     Route(
         "GET",
         "/v1/cluster",
         show_cluster,
         "The brokers, and what this one has in work.",
+        returned.CLUSTER,
         needs=DESCRIBE,
     ),
-    Route("GET", "/v1/clients", list_clients, "What each client has used, connected or not.", needs=DESCRIBE),
+    Route("GET", "/v1/clients", list_clients, "What each client has used, connected or not.", returned.CLIENTS, needs=DESCRIBE),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pybroker.admin import settings, sizes, topic_changes, topics
+from pybroker.admin import returned, settings, sizes, topic_changes, topics
 from pybroker.admin.body import checked, schema_of
 from pybroker.admin.route import CREATED, Route
 from pybroker.admin.shapes import of_topic
@@ -83,31 +83,34 @@ async def delete_records(subject: Subject, call: Call) -> Json:
 _NO_TOPIC: Final = {404: "There is no such topic."}
 
 ROUTES: Final = (
-    Route("GET", "/v1/topics", list_topics, "All topics with their partitions and sizes."),
+    Route("GET", "/v1/topics", list_topics, "All topics with their partitions and sizes.", returned.TOPICS),
     Route(
         "POST",
         "/v1/topics",
         create_topic,
         "Create a topic; the response comes when clients can use it.",
+        returned.TOPIC_NAME,
         body=NEW,
         errors={400: "The name or a setting cannot be.", 409: "There is such a topic already."},
         status=CREATED,
     ),
-    Route("GET", "/v1/topics/{topic}", show_topic, "A topic with its partitions and settings.", errors=_NO_TOPIC),
+    Route("GET", "/v1/topics/{topic}", show_topic, "A topic with its partitions and settings.", returned.TOPIC, errors=_NO_TOPIC),
     Route(
         "PATCH",
         "/v1/topics/{topic}",
         change_topic,
         "Give a topic other settings, or more partitions.",
+        returned.TOPIC,
         body=CHANGES,
         errors={400: "A setting or the number of partitions cannot be.", **_NO_TOPIC},
     ),
-    Route("DELETE", "/v1/topics/{topic}", delete_topic, "Delete a topic.", errors=_NO_TOPIC),
+    Route("DELETE", "/v1/topics/{topic}", delete_topic, "Delete a topic.", returned.TOPIC_NAME, errors=_NO_TOPIC),
     Route(
         "POST",
         "/v1/topics/{topic}/delete-records",
         delete_records,
         "Remove all records, or those of a partition, or those of a partition before an offset.",
+        returned.STARTS,
         body=BEFORE,
         errors={400: "The offset is not in the partition.", **_NO_TOPIC},
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pybroker.admin import groups
+from pybroker.admin import groups, returned
 from pybroker.admin.route import Route
 from pybroker.admin.shapes import of_transaction
 
@@ -25,12 +25,15 @@ async def abort_transaction(subject: Subject, call: Call) -> Json:
 
 
 ROUTES: Final = (
-    Route("GET", "/v1/transactions", list_transactions, "All transactional ids with their last transactions."),
+    Route(
+        "GET", "/v1/transactions", list_transactions, "All transactional ids with their last transactions.", returned.TRANSACTIONS
+    ),
     Route(
         "POST",
         "/v1/transactions/{transactional_id}/abort",
         abort_transaction,
         "Abort an open transaction, and shut its producer out, as a new producer with this id would.",
+        returned.TRANSACTION,
         errors={404: "There is no such transactional id."},
     ),
 )
