@@ -282,8 +282,8 @@ def test_batches_are_shown(broker: ThreadBroker, shown: Shown) -> None:
     shown.page.get_by_label("Partition", exact=True).fill("1")
     shown.page.get_by_label("From offset").fill("2")
     shown.press("Show")
+    expect(shown.page.locator("tbody tr")).to_have_count(1)
     shown.row("2 to 2").wait_for()
-    assert shown.page.locator("tbody tr").count() == 1
     shown.picture("batches")
 
 

@@ -43,7 +43,7 @@ class Guards:
         if origin is not None and origin.lower() != f"{self._scheme}{host.lower()}":
             raise AdminError(FORBIDDEN, f"Origin: {origin}: a page of another site must not send requests to the listener")
         if request.body is None:
-            raise AdminError(BODY_TOO_LONG, f"The body is longer than {BODY_BYTES_MAX} bytes")
+            raise AdminError(BODY_TOO_LONG, f"The body is longer than {BODY_BYTES_MAX} bytes; a producer writes longer records")
         kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if request.body and kind != JSON_TYPE:
             raise AdminError(BODY_NOT_JSON, f"Content-Type: {kind}: the body must be {JSON_TYPE}")

@@ -20,7 +20,7 @@ async def list_transactions(subject: Subject, _call: Call) -> Json:
 
 
 async def abort_transaction(subject: Subject, call: Call) -> Json:
-    """Abort the open transaction of a transactional id, and shut its producer out."""
+    """Abort the open transaction of a transactional id, and fence its producer."""
     return of_transaction(await subject.carry_out(groups.abort(call.names["transactional_id"])))
 
 
@@ -32,7 +32,7 @@ ROUTES: Final = (
         "POST",
         "/v1/transactions/{transactional_id}/abort",
         abort_transaction,
-        "Abort an open transaction, and shut its producer out, as a new producer with this id would.",
+        "Abort an open transaction, and fence its producer, as a new producer with this id would.",
         returned.TRANSACTION,
         errors={404: "There is no such transactional id."},
     ),

@@ -54,7 +54,7 @@ export const get = (path, signal) => call("GET", path, undefined, signal);
 
 // Why the broker would not take a request of this length (admin/guards.py); an empty text if it does.
 export const tooLong = (text) => (new Blob([text]).size > 1 << 20
-  ? "This is longer than 1 MB, the most that the page writes at once. Write longer records by pybroker produce." : "");
+  ? "This is longer than 1 MB, the most that the page writes at once. Write longer records with pybroker produce." : "");
 
 // A browser takes the parts . and .. out of a path, so these names are encoded twice, as are those that look like them then.
 function named(name) {
