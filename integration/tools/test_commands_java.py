@@ -160,3 +160,35 @@ def test_tools_and_commands_read_what_the_other_produced(
     first, *others = read.values()
     assert len(first) == 40
     assert all(other == first for other in others)
+
+
+@pytest.mark.parametrize(
+    ("words", "exception"),
+    [
+        ("--topic orders --group secret", "GroupAuthorizationException: Not authorized to access group: secret"),
+        ("--topic secret", "TopicAuthorizationException: Not authorized to access topics: [secret]"),
+        ("--topic secret --partition 0 --offset 0", "TopicAuthorizationException: Not authorized to access topics: [secret]"),
+    ],
+)
+def test_consumers_end_where_they_are_not_authorized(
+    java: tuple[str, ToolRunner], start_broker: Callable[..., BrokerProcess], words: str, exception: str, tmp_path: Path
+) -> None:
+    """Compare what is printed without log4j, by which Kafka's tool prints these lines of ours, too."""
+    broker = start_broker(
+        {
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "allow.everyone.if.no.acl.found": "true",
+        }
+    )
+    at, ours = ("--bootstrap-server", broker.bootstrap), OurCommands(tmp_path)
+    for topic in ("orders", "secret"):
+        assert ours.run("topics", *at, "--create", "--topic", topic).code == 0
+    denied = ("--add", "--deny-principal", "User:ANONYMOUS", "--operation", "All", "--topic", "secret", "--group", "secret")
+    assert ours.run("acls", *at, *denied).code == 0
+    first, theirs = (runner.run("console-consumer", *at, *words.split()) for runner in (ours, java[1]))
+    *logged, count = first.err.splitlines()
+    assert logged == [
+        "ERROR Error processing message, terminating consumer process: ",
+        f"org.apache.kafka.common.errors.{exception}",
+    ]
+    assert (first.code, first.out, count) == (theirs.code, theirs.out, theirs.err.splitlines()[-1])

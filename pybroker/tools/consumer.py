@@ -15,6 +15,7 @@ from typing import Any, Final
 from pybroker.tools.client_settings import given_properties, library, librdkafka_of, made, pairs
 from pybroker.tools.errors import FAILED, CommandError
 from pybroker.tools.formatter import Formatter, NoFormatter, formatter_of
+from pybroker.tools.kafka_errors import exception_of
 from pybroker.tools.options import FLAG, VALUE, Options, parse
 from pybroker.tools.producer import bootstrap_of
 
@@ -44,7 +45,14 @@ HELP = """This tool helps to read data from Kafka topics and outputs it to stand
 
 POLL_S: Final = 0.2
 BATCH: Final = 500
+METADATA_S: Final = 5.0
+DENIED: Final = {29: "Not authorized to access topics: [{topic}]", 30: "Not authorized to access group: {group}"}
+"""The errors of brokers that end the consumer, and the sentences of the exceptions that the Java client has for them."""
 ENDS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+class EndedError(Exception):
+    """The consumer cannot read any more. As in Kafka's, the exit code is 0 all the same."""
 
 
 class Stop:
@@ -81,19 +89,21 @@ def main(tool: str, arguments: list[str]) -> int:
     count = 0
     try:
         _begin(consumer, options)
-        for message in messages(consumer, limits, stop):
+        for message in messages(consumer, settings["group.id"], limits, stop):
             count += 1
             if not _printed(message, formatter, is_lenient=options.has("skip-message-on-error")):
                 print("Unable to write to standard out, closing consumer.", file=sys.stderr)
                 break
+    except EndedError as error:
+        print(f"ERROR Error processing message, terminating consumer process: \n{error}", file=sys.stderr)
     finally:
         consumer.close()
         print(f"Processed a total of {count} messages", file=sys.stderr)
     return 128 + stop.signal if stop.signal else 0
 
 
-def messages(consumer: Any, limits: Limits, stop: Stop) -> Iterator[Any]:
-    """Yield records until it is time to stop; librdkafka's other messages go to stderr."""
+def messages(consumer: Any, group: str, limits: Limits, stop: Stop) -> Iterator[Any]:
+    """Yield records until it is time to stop; librdkafka's other messages go to stderr. Raises EndedError."""
     left = limits.messages
     silent_since = time.monotonic()
     while (left is None or left > 0) and not stop.signal:
@@ -104,7 +114,7 @@ def messages(consumer: Any, limits: Limits, stop: Stop) -> Iterator[Any]:
         # no more than are wanted: a record that is taken counts as read, and the group's offset moves behind it
         for message in consumer.consume(BATCH if left is None else min(left, BATCH), wait_s):
             if message.error() is not None:
-                _report(message.error())
+                _report(message.error(), topic=message.topic(), group=group)
                 continue
             if left is not None:
                 left -= 1
@@ -112,9 +122,11 @@ def messages(consumer: Any, limits: Limits, stop: Stop) -> Iterator[Any]:
         sys.stdout.flush()
 
 
-def _report(error: Any) -> None:
+def _report(error: Any, *, topic: str | None, group: str) -> None:
+    if error.code() in DENIED:
+        raise EndedError(f"{exception_of(error.code())}: {DENIED[error.code()].format(topic=topic, group=group)}")
     if error.fatal():
-        raise CommandError(f"ERROR Error processing message, terminating consumer process: {error.str()}")
+        raise EndedError(error.str())
     print(f"WARN {error.name()}: {error.str()}", file=sys.stderr)
 
 
@@ -138,11 +150,22 @@ def _begin(consumer: Any, options: Options) -> None:
     topic = options.value("topic")
     partition = options.number("partition")
     if topic is not None and partition is not None:
+        _check_access(consumer, topic)
         consumer.assign([library().TopicPartition(topic, partition, offset_of(options))])
     elif topic is not None:
         consumer.subscribe([topic])
     else:
         consumer.subscribe([f"^({options.value('include') or options.value('whitelist')})$"])
+
+
+def _check_access(consumer: Any, topic: str) -> None:
+    """Report a topic that this user may not read: of one that is assigned, librdkafka reports nothing. Raises EndedError."""
+    try:
+        error = consumer.list_topics(topic, METADATA_S).topics[topic].error
+    except library().KafkaException:  # no broker is there yet
+        return
+    if error is not None and error.code() in DENIED:
+        _report(error, topic=topic, group="")
 
 
 def offset_of(options: Options) -> int:
