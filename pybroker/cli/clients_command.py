@@ -25,24 +25,25 @@ TITLES: Final = ("CLIENT ID", "SOFTWARE", "HOST", "OPEN", "LAST SEEN", "IN", "OU
 UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 
 
-@click.command("clients", short_help="Show the clients of a broker, and which of them Kafka 4 would refuse.")
+@click.command("clients", short_help="Show the clients of a broker, and which of their requests Kafka 4 would refuse.")
 @click.argument("config", required=False, type=click.Path(path_type=Path))
-@click.option("--data-dir", metavar="DIR", type=click.Path(path_type=Path), help="The data directory of the broker.")
+@click.option("--data-dir", metavar="DIR", type=click.Path(path_type=Path), help="Read the file in this data directory.")
 @click.option(
-    "--admin", "url", metavar="URL", help="Ask a running broker, at its pybroker.admin.listener, as http://127.0.0.1:8080."
+    "--admin", "url", metavar="URL", help="Ask a running broker at its pybroker.admin.listener, such as http://127.0.0.1:8080."
 )
-@click.option("--json", "is_json", is_flag=True, help="Print a line of JSON for each client.")
+@click.option("--json", "is_json", is_flag=True, help="Print JSON for scripts: an object for each client.")
 @override_option
 @env_option
 def command(
     *, config: Path | None, data_dir: Path | None, url: str | None, is_json: bool, overrides: tuple[str, ...], env: bool
 ) -> None:
-    """Show the clients that are connected to the broker of this machine, or were.
+    """Show the clients of a pybroker broker, connected or gone, and which of their requests Kafka 4 would refuse.
 
-    The broker counts what each client does, and writes the counts to its data directory every five seconds and when it stops.
-    The directory is that of CONFIG, a properties file, or DIR. With --admin, the counts are those of a broker at this moment, and
-    its token is that of CONFIG, as pybroker.admin.token. For https://, the certificates that it trusts are those of
-    ssl.truststore.* in CONFIG.
+    A broker writes what its clients do to a file in its data directory, every five seconds and when it stops. The command reads
+    that file. The directory is DIR, or that of CONFIG, the properties file of the broker.
+
+    With --admin, the command asks a running broker instead, by HTTP. If the broker wants a token, CONFIG has it as
+    pybroker.admin.token; for https://, the command trusts the certificates of ssl.truststore.* in CONFIG.
     """
     settings = load_configuration(config, properties_of(overrides, "--override"), env=env).config
     if url is not None:

@@ -10,13 +10,13 @@ from pybroker.cli.lazy_group import HelpfulGroup
 
 @click.group("cluster", cls=HelpfulGroup)
 def command() -> None:
-    """Show the brokers, the controller and what is wrong with partitions."""
+    """Show the brokers, their listeners and what is wrong with partitions."""
 
 
 @command.command("brokers")
 @cluster_options
 def brokers(*, where: Where) -> None:
-    """List the brokers: address, software, partitions, disk. The controller has a star."""
+    """List the brokers with their address, software, partitions and disk. The controller has a star."""
     from pybroker.terminal.brokers import brokers as rows_of
     from pybroker.terminal.numbers import size
     from pybroker.terminal.output import Column, bad_if_any

@@ -39,7 +39,7 @@ class Where:
         return Cluster(self.target)
 
 
-json_option = click.option("--json", "is_json", is_flag=True, help="Print one JSON object on each line.")
+json_option = click.option("--json", "is_json", is_flag=True, help="Print JSON for scripts: an object on each line.")
 """The option of commands whose output a script may read."""
 
 
@@ -70,12 +70,23 @@ def cluster_options(function: Command) -> Command:
     for option in (
         json_option,
         click.option(
-            "--timeout", "timeout_s", type=click.FloatRange(min=0.1), metavar="SECONDS", help="How long a response may take; 30."
+            "--timeout",
+            "timeout_s",
+            type=click.FloatRange(min=0.1),
+            metavar="SECONDS",
+            help="How long a response may take; 30 s by default.",
         ),
-        click.option("--command-config", metavar="FILE", help="A properties file of a client, such as Kafka's tools take."),
-        click.option("--profile", metavar="NAME", help="A cluster of the file of profiles; or $PYBROKER_PROFILE."),
         click.option(
-            "-b", "--bootstrap", metavar="HOST:PORT", help="A broker, localhost:9092 by default; or $PYBROKER_BOOTSTRAP."
+            "--command-config", metavar="FILE", help="Read settings of the client from this properties file, as Kafka's tools do."
+        ),
+        click.option(
+            "--profile", metavar="NAME", help="Use this cluster of the file of profiles; by default that of $PYBROKER_PROFILE."
+        ),
+        click.option(
+            "-b",
+            "--bootstrap",
+            metavar="HOST:PORT",
+            help="Connect to this broker; by default $PYBROKER_BOOTSTRAP, or localhost:9092.",
         ),
     ):
         command = option(command)
@@ -136,5 +147,10 @@ def confirmed(question: str, *, is_sure: bool) -> None:
     click.confirm(question, abort=True)
 
 
-yes_option = click.option("-y", "--yes", "is_sure", is_flag=True, help="Do not ask.")
+def examples(*lines: str) -> str:
+    """Return the end of a command's help: lines that a person may try. A test runs them."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+yes_option = click.option("-y", "--yes", "is_sure", is_flag=True, help="Do not ask before something is lost.")
 """The option of commands after which something is lost."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
+from pybroker.cli.lazy_group import HelpfulGroup
 from pybroker.config import document
 
 
-@click.group("config")
+@click.group("config", cls=HelpfulGroup)
 def command() -> None:
     """Show the properties that a broker has."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pybroker.cli.cluster_options import Where, cluster_options, pairs
+from pybroker.cli.cluster_options import Where, cluster_options, examples, pairs
 from pybroker.cli.completing import group_names, topic_names
 from pybroker.cli.lazy_group import HelpfulGroup
 
@@ -18,21 +18,26 @@ RESOURCES = ("topic", "broker", "group")
 def command() -> None:
     """Show and change settings of topics, brokers and groups, and quotas of users and clients.
 
-    One option names what has the settings: --topic, --broker, --all-brokers, --group; or --user and --client, whose settings are
-    quotas such as producer_byte_rate.
+    One option names what has the settings: --topic, --broker, --all-brokers or --group. With --user, --client or --ip, the
+    settings are quotas, such as producer_byte_rate.
     """
 
 
 def resource_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that name a resource."""
     for option in (
-        click.option("--ip", metavar="ADDRESS", help="An address, or <default>."),
-        click.option("--client", "client", metavar="ID", help="A client id, or <default>; with --user, that user's client."),
-        click.option("--user", metavar="NAME", help="A user, or <default>."),
-        click.option("--group", metavar="NAME", help="A group.", shell_complete=group_names),
-        click.option("--all-brokers", is_flag=True, help="The defaults of all brokers."),
-        click.option("--broker", metavar="ID", help="A broker."),
-        click.option("--topic", metavar="NAME", help="A topic.", shell_complete=topic_names),
+        click.option("--ip", metavar="ADDRESS", help="The quotas of this IP address, or of <default>."),
+        click.option(
+            "--client",
+            "client",
+            metavar="ID",
+            help="The quotas of this client id, or of <default>; with --user, of that user's client.",
+        ),
+        click.option("--user", metavar="NAME", help="The quotas of this user, or of <default>."),
+        click.option("--group", metavar="NAME", help="The settings of this group.", shell_complete=group_names),
+        click.option("--all-brokers", is_flag=True, help="The settings that all brokers share."),
+        click.option("--broker", metavar="ID", help="The settings of this broker."),
+        click.option("--topic", metavar="NAME", help="The settings of this topic.", shell_complete=topic_names),
     ):
         function = option(function)
     return function
@@ -61,7 +66,7 @@ def _chosen(given: dict[str, Any]) -> tuple[str, str, dict[str, str]]:
 @click.option("--all", "is_all", is_flag=True, help="Show the defaults, too.")
 @cluster_options
 def get(*, where: Where, names: tuple[str, ...], is_all: bool, **given: Any) -> None:
-    """Show settings that are not defaults, or those of these names."""
+    """Show the settings that are not defaults, or those with these names."""
     from pybroker.terminal import configs
 
     kind, name, entity = _chosen(given)
@@ -76,12 +81,18 @@ def get(*, where: Where, names: tuple[str, ...], is_all: bool, **given: Any) -> 
     where.output.rows(["name", "value", "source"], chosen, none="No setting differs from its default: --all shows them.")
 
 
-@command.command("set")
+@command.command(
+    "set",
+    epilog=examples(
+        "pybroker configs set --topic orders retention.ms=60000",
+        "pybroker configs set --user alice --client shop producer_byte_rate=1000000",
+    ),
+)
 @click.argument("settings", metavar="NAME=VALUE...", nargs=-1, required=True)
 @resource_options
 @cluster_options
 def set_configs(*, where: Where, settings: tuple[str, ...], **given: Any) -> None:
-    """Set settings, or quotas."""
+    """Set settings, or quotas of users and clients."""
     changed = pairs("a setting", settings)
     _change(where, given, changed, ())
 

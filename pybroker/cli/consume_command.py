@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pybroker.cli.cluster_options import Where, cluster_options
+from pybroker.cli.cluster_options import Where, cluster_options, examples
 from pybroker.cli.completing import group_names, topic_names
 
 if TYPE_CHECKING:
@@ -33,20 +33,29 @@ def place_option(*names: str, help_text: str) -> Callable[[Callable[..., Any]], 
     return click.option(*names, metavar="PLACE", help=help_text, callback=parsed)
 
 
-@click.command("consume")
+@click.command(
+    "consume",
+    epilog=examples(
+        "pybroker consume orders --from -10",
+        "pybroker consume orders --from 1h --until 10m --json",
+        "pybroker consume orders --group kitchen --count 1",
+    ),
+)
 @click.argument("topics", metavar="TOPIC...", nargs=-1, required=True, shell_complete=topic_names)
 @click.option("-f", "--follow", is_flag=True, help="Wait for more records at the end, until Ctrl-C.")
 @place_option("--from", "begin", help_text="Where to begin: beginning, end, an offset, -N (the last N), 10m (ago), a time (UTC).")
-@place_option("--until", "end", help_text="Where to end, before this place: as --from.")
+@place_option("--until", "end", help_text="End before this place; by default, at the end of now. It is written as with --from.")
 @click.option("-n", "--count", type=click.IntRange(min=0), help="End after this many records.")
-@click.option("-p", "--partition", "numbers", multiple=True, type=click.IntRange(min=0), help="Only this one; may be repeated.")
+@click.option(
+    "-p", "--partition", "numbers", multiple=True, type=click.IntRange(min=0), help="Read only this partition; may be repeated."
+)
 @click.option("-g", "--group", help="Read as a member of this group, and commit what was printed.", shell_complete=group_names)
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), default="value", show_default=True, help="What to print of a record."
 )
-@click.option("--separator", default="\\t", show_default=True, help="What stands between key and value.")
-@click.option("--null", default="", help="What stands for a key or value that is null.")
-@click.option("--uncommitted", is_flag=True, help="Also the records of open and aborted transactions.")
+@click.option("--separator", default="\\t", show_default=True, help="With --format key-value: what stands between key and value.")
+@click.option("--null", default="", metavar="TEXT", help="Print this text for a key or a value that is null; nothing by default.")
+@click.option("--uncommitted", is_flag=True, help="Print the records of open and aborted transactions, too.")
 @cluster_options
 def command(
     *,
@@ -63,7 +72,10 @@ def command(
     null: str,
     uncommitted: bool,
 ) -> None:
-    """Print the records of topics: those that are there, and with --follow those that come."""
+    """Print the records of topics: those that are there, and with --follow those that come.
+
+    The command creates no topic. With --group, it begins at the offsets that the group has committed, where there are any.
+    """
     if follow and end is not None:
         raise click.UsageError("--follow has no end: give --follow or --until")
     if group is not None and numbers:

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pybroker.cli.cluster_options import failures_in_one_line, json_option
+from pybroker.cli.cluster_options import examples, failures_in_one_line, json_option
 from pybroker.cli.completing import topic_names
 from pybroker.cli.spark_options import failures_in_one_line as failures_of_the_job
 from pybroker.cli.spark_options import pair
 
 if TYPE_CHECKING:
-    from pybroker.tools.target import Target
+    from pybroker.terminal.wire import ConnectBy
 
 DIRECTLY_S = 1.0
 
 
-@click.command("copy")
+@click.command("copy", epilog=examples("pybroker copy orders --prefix copied. --state ./copy-of-orders"))
 @click.argument("topics", metavar="[TOPIC]...", nargs=-1, shell_complete=topic_names)
 @click.option("--from", "source", metavar="CLUSTER", help="The cluster to read from: HOST:PORT, or a profile.")
 @click.option("--to", "target", metavar="CLUSTER", help="The cluster to write to: HOST:PORT, or a profile.")
@@ -35,7 +35,10 @@ DIRECTLY_S = 1.0
 @click.option("--rename", "renamed", multiple=True, metavar="TOPIC=NAME", help="Call TOPIC NAME in the target; may be repeated.")
 @click.option("-f", "--follow", is_flag=True, help="Continue with new records, until Ctrl-C.")
 @click.option(
-    "--copy-retention", "copies_retention", is_flag=True, help="Create topics with the source's retention; else unlimited."
+    "--copy-retention",
+    "copies_retention",
+    is_flag=True,
+    help="Create topics with the retention of the source; without this, they keep all records.",
 )
 @click.option("--allow-loss", "is_loss_allowed", is_flag=True, help="Continue when records were deleted before they were copied.")
 @click.option("--workers", default=4, show_default=True, type=click.IntRange(min=1), help="Partitions to copy at a time.")
@@ -61,12 +64,10 @@ def command(
     if bool(topics) == (pattern is not None):
         raise click.UsageError("give either TOPIC or --pattern")
     options["renamed"] = dict(pair("--rename", one, "TOPIC=NAME") for one in renamed)
-    with failures_in_one_line(None):
-        one, other = _cluster(source), _cluster(target)
+    (from_address, connect_source), (to_address, connect_target) = _side(source), _side(target)
     from pybroker.spark.mirror import job
     from pybroker.terminal.numbers import counted
     from pybroker.terminal.output import Output
-    from pybroker.terminal.wire import ConnectBy
 
     with failures_of_the_job("copy"):
         result = job.run(
@@ -74,10 +75,10 @@ def command(
             job.MirrorOptions(
                 name="copy",
                 path=state,
-                source=one.bootstrap,
-                target=other.bootstrap,
-                connect_source=ConnectBy(one),
-                connect_target=ConnectBy(other),
+                source=from_address,
+                target=to_address,
+                connect_source=connect_source,
+                connect_target=connect_target,
                 topics=topics,
                 pattern=pattern,
                 interval_s=DIRECTLY_S if follow else None,
@@ -89,8 +90,8 @@ def command(
     lost = f"; {counted(result.lost, 'offset')} had no records any more" if result.lost else ""
     Output(click.echo, is_json=is_json, has_colours=False).done(
         f"Copied {counted(counts.records, 'record')} in {seconds:.1f} s, {rate:.1f} MB/s{lost}",
-        source=one.bootstrap,
-        target=other.bootstrap,
+        source=from_address,
+        target=to_address,
         records=counts.records,
         bytes=counts.size,
         lost=result.lost,
@@ -98,11 +99,15 @@ def command(
     )
 
 
-def _cluster(text: str | None) -> Target:
-    """Return the cluster with an address, of a profile, or that of the other commands. Raises CommandError."""
+def _side(text: str | None) -> tuple[str, ConnectBy]:
+    """Return the address of a cluster and how to connect to it. The text is an address, a profile, or None for the cluster of
+    the other commands. Raises RunError, ConfigurationError.
+    """
     from pybroker.terminal.profiles import target_of
+    from pybroker.terminal.wire import reached
 
-    if text is None:
-        return target_of(os.environ)
-    is_address = ":" in text
-    return target_of(os.environ, bootstrap=text if is_address else None, profile=None if is_address else text)
+    is_address = text is not None and ":" in text
+    with failures_in_one_line(None):
+        target = target_of(os.environ, bootstrap=text if is_address else None, profile=None if is_address else text)
+    with failures_in_one_line(target.bootstrap):
+        return target.bootstrap, reached(target)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from pybroker.cli.lazy_group import HelpfulGroup
 from pybroker.cli.main import ConfigurationError, RunError
 from pybroker.cli.private_files import keep_private
 from pybroker.cli.start import controllers_of, env_option, load_configuration, override_option, properties_of
@@ -31,7 +32,7 @@ of_several_option = click.option(
 _HEADINGS: Final = ("ID", "PATH", "STATE", "LOGS")
 
 
-@click.group("directories", short_help="Manage missing log directories and lost metadata.")
+@click.group("directories", cls=HelpfulGroup, short_help="Manage missing log directories and lost metadata.")
 def command() -> None:
     """Manage log directories that are missing, and metadata that was lost. The broker must be stopped."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybroker.cli.cluster_options import Where, cluster_options
+from pybroker.cli.cluster_options import Where, cluster_options, examples
 from pybroker.cli.completing import topic_names
 from pybroker.cli.consume_command import place_option
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pybroker.terminal.places import Place
 
 
-@click.command("export")
+@click.command("export", epilog=examples("pybroker export ./backup orders --format batches"))
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.argument("topics", metavar="[TOPIC]...", nargs=-1, shell_complete=topic_names)
 @click.option(
@@ -25,15 +25,16 @@ if TYPE_CHECKING:
     type=click.Choice(["jsonl", "batches"]),
     default="jsonl",
     show_default=True,
-    help="Lines of JSON, or batches as they lie in the log: smaller, many times as fast, and for `pybroker log dump`.",
+    help="Write lines of JSON; or batches as they lie in the log, which is faster and smaller.",
 )
 @place_option("--from", "begin", help_text="Where to begin: beginning, an offset, -N (the last N), 10m (ago), a time (UTC).")
-@place_option("--until", "end", help_text="Where to end, before this place; the ends of the topics now.")
+@place_option("--until", "end", help_text="End before this place; by default, at the end of now.")
 @cluster_options
 def command(*, where: Where, folder: Path, topics: tuple[str, ...], form: str, begin: Place | None, end: Place | None) -> None:
     """Write topics to FOLDER: committed records with offsets, timestamps and headers, settings, and commits of groups.
 
-    TOPIC may be a pattern; without any, all topics are exported. `pybroker import` writes the folder to a cluster.
+    TOPIC may be a pattern, such as 'order*'. Without TOPIC, the command exports all topics but the internal ones. `pybroker
+    import` writes the folder to a cluster, and `pybroker log dump` prints its batches.
     """
     from pybroker.spark.progress import Progress
     from pybroker.terminal.exporting import Export

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pybroker.cli.cluster_options import Where, cluster_options, confirmed, yes_option
+from pybroker.cli.cluster_options import Where, cluster_options, confirmed, examples, yes_option
 from pybroker.cli.completing import group_names, topic_names
 from pybroker.cli.lazy_group import HelpfulGroup
 
@@ -64,7 +64,12 @@ def describe(*, where: Where, names: tuple[str, ...]) -> None:
             output.rows(columns, [{**row, "state": group.state} for row in rows], none="No offsets are committed.")
 
 
-@command.command("reset")
+@command.command(
+    "reset",
+    epilog=examples(
+        "pybroker groups reset kitchen --to beginning", "pybroker groups reset kitchen --topic orders:0 --to -1 --execute"
+    ),
+)
 @click.argument("group", shell_complete=group_names)
 @click.option(
     "--topic",
@@ -74,13 +79,20 @@ def describe(*, where: Where, names: tuple[str, ...]) -> None:
     help="Only this topic, or some partitions of it.",
     shell_complete=topic_names,
 )
-@click.option("--to", "to", required=True, metavar="PLACE", help="beginning, end, an offset, +N or -N, 10m ago, or a time (UTC).")
-@click.option("--execute", "is_executed", is_flag=True, help="Commit the new offsets; without it, only show them.")
+@click.option(
+    "--to",
+    "to",
+    required=True,
+    metavar="PLACE",
+    help="Where to move the offsets: beginning, end, an offset, +N or -N (from the committed offset), 10m (ago), a time (UTC).",
+)
+@click.option("--execute", "is_executed", is_flag=True, help="Commit the new offsets.")
 @cluster_options
 def reset(*, where: Where, group: str, topics: tuple[str, ...], to: str, is_executed: bool) -> None:
-    """Move the committed offsets of a group; without --execute, only show what would change.
+    """Move the committed offsets of a group. Without --execute, the command only shows what would change.
 
-    Offsets outside of what a partition holds become its first or its end. The group must have no members.
+    An offset that a partition does not have becomes its first or its end. The group must have no members. Without --topic, the
+    command moves all offsets that the group has committed.
     """
     from pybroker.terminal import groups
     from pybroker.terminal.output import Column

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import click
 
-from pybroker.cli.cluster_options import Where, cluster_options
+from pybroker.cli.cluster_options import Where, cluster_options, examples
 
 
-@click.command("import")
+@click.command("import", epilog=examples("pybroker import ./backup --prefix copy-of-"))
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--prefix", default="", help="Put this before the names of topics.")
+@click.option("--prefix", default="", help="Put this before the names of topics in the cluster.")
 @click.option("--append", "is_appending", is_flag=True, help="Write also to topics that have records.")
-@click.option("--no-groups", "is_without_groups", is_flag=True, help="Leave out the commits of groups.")
+@click.option("--no-groups", "is_without_groups", is_flag=True, help="Do not commit the offsets of groups.")
 @cluster_options
 def command(*, where: Where, folder: Path, prefix: str, is_appending: bool, is_without_groups: bool) -> None:
     """Write the export in FOLDER to a cluster, and create the topics that are missing.

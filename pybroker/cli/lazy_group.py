@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from pybroker.listed import did_you_mean
 
+SENTENCE_MAX: Final = 1000
+
 
 class HelpfulGroup(click.Group):
-    """Names similar commands when there is none of a name, as click does for options."""
+    """Lists its commands in whole sentences, and names similar ones when there is none of a name, as click does for options."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command. Raises UsageError, with what may have been meant."""
@@ -23,6 +25,14 @@ class HelpfulGroup(click.Group):
             if not meant or "Did you mean" in error.format_message():
                 raise
             raise click.UsageError(error.message.rstrip(".") + meant, ctx=error.ctx) from error
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, each with the whole first sentence of its help, which click would cut."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, command.get_short_help_str(SENTENCE_MAX)) for name, command in commands if command is not None]
+            )
 
 
 class LazyGroup(HelpfulGroup):

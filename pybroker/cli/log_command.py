@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from pybroker.cli.lazy_group import HelpfulGroup
 from pybroker.cli.main import ConfigurationError, RunError
 from pybroker.model import Offset
 
@@ -20,9 +21,9 @@ _PATHS: Final = click.argument("paths", metavar="PATH...", nargs=-1, required=Tr
 _JSON: Final = click.option("--json", "is_json", is_flag=True, help="Print one JSON object for each line.")
 
 
-@click.group("log", short_help="Print or check the files of a log.")
+@click.group("log", cls=HelpfulGroup, short_help="Print or check the files of a log.")
 def command() -> None:
-    """Print or check the files of a log, of this broker or of Apache Kafka 0.8 to 4.x.
+    """Print or check the files of a log, of pybroker or of Apache Kafka 0.8 to 4.x.
 
     PATH is a file (.log, .index, .timeindex, .txnindex, .snapshot, a checkpoint), a partition's directory, or a whole data
     directory. The commands change no file, and the broker may run.

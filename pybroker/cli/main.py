@@ -55,7 +55,7 @@ _TASKS: Final = {
         "report": "Write a page with numbers and pictures about topics.",
         "doctor": "Report why a client here can or cannot use a broker.",
     },
-    "Work with what is in it": {
+    "Work with topics, records and groups": {
         "topics": "List, describe, create, change and delete topics.",
         "produce": "Write records to a topic.",
         "consume": "Print the records of topics.",
@@ -68,16 +68,16 @@ _TASKS: Final = {
         "records": "Delete the oldest records of partitions.",
     },
     "One broker of pybroker, and its files": {
-        "clients": "Show the clients of a broker, and which of them Kafka 4 would refuse.",
-        "log": "Print or check the files of a log.",
+        "clients": "Show the clients of a broker, and which of their requests Kafka 4 would refuse.",
+        "log": "Print or check the files of a log, of pybroker or Kafka.",
         "directories": "Manage missing log directories and lost metadata.",
         "adopt": "Take over directories of Kafka, or rebuild lost metadata.",
-        "leave": "Give the directories back to an Apache Kafka.",
+        "leave": "Give directories back to an Apache Kafka.",
     },
     "Other": {
         "tool": "Run one of Kafka's tools, such as kafka-topics, for scripts.",
         "spark": "Run Spark jobs over the data of a broker.",
-        "completion": "Print the completion of commands and options for a shell.",
+        "completion": "Print a script by which a shell completes commands and names.",
         "apis": "Print docs/apis.md: every API with its versions.",
     },
 }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pybroker.cli.cluster_options import Where, cluster_options
+from pybroker.cli.cluster_options import Where, cluster_options, examples
 from pybroker.cli.completing import topic_names
 
 if TYPE_CHECKING:
@@ -21,22 +21,48 @@ ACKS = {"all": -1, "1": 1, "0": 0}
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-@click.command("produce")
+@click.command(
+    "produce",
+    epilog=examples(
+        "echo hello | pybroker produce greetings",
+        "pybroker produce orders 'one coffee' --key table-1 --header source=shell",
+        "printf 'tea:2\\nmilk:NULL\\n' | pybroker produce menu --separator : --null NULL",
+    ),
+)
 @click.argument("topic", shell_complete=topic_names)
 @click.argument("values", metavar="[VALUE]...", nargs=-1)
 @click.option("--file", "file", type=click.Path(path_type=Path), help="Read records from this file instead of standard input.")
-@click.option("--format", "form", type=click.Choice(["lines", "json"]), default="lines", show_default=True, help="Its form.")
+@click.option(
+    "--format", "form", type=click.Choice(["lines", "json"]), default="lines", show_default=True, help="The form of each line."
+)
 @click.option("-k", "--key", help="The key of all records.")
-@click.option("--separator", metavar="TEXT", help="What stands between key and value in a line, such as '\\t' or ':'.")
+@click.option(
+    "--separator", metavar="TEXT", help="Take the key from the line: what stands before this text, such as ':' or '\\t'."
+)
 @click.option("--delimiter", default="\\n", show_default=True, metavar="TEXT", help="What ends a line.")
-@click.option("--null", metavar="TEXT", help="A key or value that is this text is null: a tombstone.")
+@click.option(
+    "--null",
+    metavar="TEXT",
+    help="Write null for a key or a value that is just this text. A record whose value is null is a tombstone.",
+)
 @click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of all records; may be repeated.")
-@click.option("-p", "--partition", type=click.IntRange(min=0), help="Write to this partition; by default the key decides.")
+@click.option(
+    "-p",
+    "--partition",
+    type=click.IntRange(min=0),
+    help="Write to this partition. By default, the key decides; batches without keys go to random partitions.",
+)
 @click.option("--timestamp", metavar="TIME", help="The timestamp of all records: a time (UTC), ms since 1970, or 10m (ago).")
 @click.option("-z", "--compression", type=click.Choice(CODECS), default="none", show_default=True, help="The codec of batches.")
-@click.option("--acks", type=click.Choice(list(ACKS)), default="all", show_default=True, help="Which replicas acknowledge.")
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Records per second.")
-@click.option("--transactional-id", metavar="ID", help="Write all in a transaction of this id: all records, or none.")
+@click.option(
+    "--acks",
+    type=click.Choice(list(ACKS)),
+    default="all",
+    show_default=True,
+    help="Wait for all replicas in sync, for the leader (1), or for none (0).",
+)
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Write this many records per second.")
+@click.option("--transactional-id", metavar="ID", help="Write all records in one transaction of this id.")
 @click.option("--abort", "is_aborted", is_flag=True, help="Abort the transaction at the end, to test readers.")
 @cluster_options
 def command(
@@ -45,7 +71,8 @@ def command(
 ) -> None:  # fmt: skip
     """Write records to a topic: each VALUE, or each line of a file or of standard input.
 
-    With --format json, a line is an object as `pybroker consume --json` prints it, whose offset is left out.
+    With --format json, a line is an object as `pybroker consume --json` prints it; its offset has no effect. A topic that does
+    not exist is created if the broker's auto.create.topics.enable allows that.
     """
     if is_aborted and transactional_id is None:
         raise click.UsageError("--abort needs --transactional-id")

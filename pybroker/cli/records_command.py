@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from pybroker.cli.cluster_options import Where, cluster_options, confirmed, yes_option
+from pybroker.cli.cluster_options import Where, cluster_options, confirmed, examples, yes_option
 from pybroker.cli.completing import topic_names
 from pybroker.cli.lazy_group import HelpfulGroup
 
@@ -14,13 +14,18 @@ def command() -> None:
     """Delete the oldest records of partitions."""
 
 
-@command.command("delete")
+@command.command("delete", epilog=examples("pybroker records delete orders:0,1 --before 1d --yes"))
 @click.argument("topic", metavar="TOPIC[:N,N]", shell_complete=topic_names)
-@click.option("--before", "before", required=True, metavar="PLACE", help="end, an offset, 10m ago, or a time (UTC).")
+@click.option(
+    "--before", "before", required=True, metavar="PLACE", help="Delete what is before: end, an offset, 10m (ago), a time (UTC)."
+)
 @yes_option
 @cluster_options
 def delete(*, where: Where, topic: str, before: str, is_sure: bool) -> None:
-    """Delete the records of a topic before an offset or a time; `--before end` empties it."""
+    """Delete the records of a topic, or of some of its partitions, before an offset or a time.
+
+    With --before end, the topic is empty.
+    """
     from pybroker.terminal import groups, topics
     from pybroker.terminal.numbers import when_ms
     from pybroker.tools.groups_admin import LATEST, by_topic

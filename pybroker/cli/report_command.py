@@ -49,13 +49,13 @@ def command(
     wanted = _wanted(begin, end, sample)
     check_packages("pybroker report needs")
     from pybroker.spark.report import job
-    from pybroker.terminal.wire import RETRY_S, ConnectBy
+    from pybroker.terminal.wire import RETRY_S, reached
 
     result = job.run(
         None,
         job.ReportOptions(
             bootstrap=where.target.bootstrap,
-            connect=ConnectBy(where.target),
+            connect=reached(where.target),
             path=path,
             topics=topics,
             pattern=pattern,

@@ -49,7 +49,7 @@ def start_ms(text: str | None) -> int | None:
 )
 @click.option("--headers", default=0, show_default=True, type=click.IntRange(min=0), help="Number of headers in each record.")
 @click.option("--tombstones", default=0, type=click.IntRange(min=0), help="Make every Nth value null; 0 means never.")
-@click.option("--codec", default="none", show_default=True, help="none, gzip, snappy, lz4 or zstd.")
+@click.option("--codec", default="none", show_default=True, help="The codec of batches: none, gzip, snappy, lz4 or zstd.")
 @click.option("--rate", default=0.0, type=click.FloatRange(min=0), help="Records per second; 0 means as fast as possible.")
 @click.option("--seed", default=0, show_default=True, help="The same seed makes the same records.")
 @click.option(

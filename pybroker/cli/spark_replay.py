@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--from-offset", type=click.IntRange(min=0), help="Only records from this offset of each partition.")
 @click.option("--to-offset", type=click.IntRange(min=0), help="Only records before this offset of each partition.")
 @click.option("--rate", default=0.0, type=click.FloatRange(min=0), help="Records per second; 0 means as fast as possible.")
-@click.option("--codec", default="none", show_default=True, help="none, gzip, snappy, lz4 or zstd.")
+@click.option("--codec", default="none", show_default=True, help="The codec of batches: none, gzip, snappy, lz4 or zstd.")
 @click.option("--again", "is_again", is_flag=True, help="Write everything once more, even what was written before.")
 @click.option(
     "--allow-expired", "is_expiry_allowed", is_flag=True, help="Write even records that are older than the topic's retention."

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import click
 
-from pybroker.cli.cluster_options import Where, cluster_options, confirmed, pairs, yes_option
+from pybroker.cli.cluster_options import Where, cluster_options, confirmed, examples, pairs, yes_option
 from pybroker.cli.completing import topic_names
 from pybroker.cli.lazy_group import HelpfulGroup
 
-_SETTINGS = click.option("--config", "settings", multiple=True, metavar="NAME=VALUE", help="A setting; may be repeated.")
+_SETTINGS = click.option(
+    "--config", "settings", multiple=True, metavar="NAME=VALUE", help="Set a setting of the topic; may be repeated."
+)
 
 
 @click.group("topics", cls=HelpfulGroup)
@@ -16,7 +18,7 @@ def command() -> None:
     """List, describe, create, change and delete topics."""
 
 
-@command.command("list")
+@command.command("list", epilog=examples("pybroker topics list", "pybroker topics list 'order*' --json"))
 @click.argument("names", metavar="[TOPIC]...", nargs=-1, shell_complete=topic_names)
 @click.option("--internal", "has_internal", is_flag=True, help="List internal topics, too.")
 @cluster_options
@@ -36,7 +38,7 @@ def list_topics(*, where: Where, names: tuple[str, ...], has_internal: bool) -> 
 
 @command.command("describe")
 @click.argument("names", metavar="TOPIC...", nargs=-1, required=True, shell_complete=topic_names)
-@click.option("--configs", "has_configs", is_flag=True, help="Show all settings, not only those of the topic itself.")
+@click.option("--configs", "has_configs", is_flag=True, help="Show all settings, not only those that the topic itself has.")
 @cluster_options
 def describe(*, where: Where, names: tuple[str, ...], has_configs: bool) -> None:
     """Show the partitions and the settings of topics."""
@@ -64,12 +66,26 @@ def describe(*, where: Where, names: tuple[str, ...], has_configs: bool) -> None
             output.rows(["partition", leader, "replicas", "in_sync", "first", "end", "records", size_column], partitions)
 
 
-@command.command("create")
+@command.command(
+    "create",
+    epilog=examples(
+        "pybroker topics create orders --partitions 6", "pybroker topics create menu --config cleanup.policy=compact"
+    ),
+)
 @click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
-@click.option("-p", "--partitions", type=click.IntRange(min=1), help="Partitions; by default as many as the broker's setting.")
-@click.option("-r", "--replicas", type=click.IntRange(min=1, max=32767), help="Replicas; by default the broker's setting.")
+@click.option(
+    "-p", "--partitions", type=click.IntRange(min=1), help="The number of partitions; by default the broker's num.partitions."
+)
+@click.option(
+    "-r",
+    "--replicas",
+    type=click.IntRange(min=1, max=32767),
+    help="The number of replicas; by default the broker's default.replication.factor.",
+)
 @_SETTINGS
-@click.option("--if-not-exists", "may_exist", is_flag=True, help="Leave a topic alone that exists.")
+@click.option(
+    "--if-not-exists", "may_exist", is_flag=True, help="Leave a topic as it is if it exists; without this, it is an error."
+)
 @cluster_options
 def create(
     *,
@@ -99,11 +115,20 @@ def create(
         where.output.done(f"{what} with {counted(count, 'partition')}" if count else what, **row)
 
 
-@command.command("alter")
+@command.command(
+    "alter",
+    epilog=examples("pybroker topics alter orders --partitions 12", "pybroker topics alter orders --config retention.ms=60000"),
+)
 @click.argument("name", metavar="TOPIC", shell_complete=topic_names)
 @click.option("-p", "--partitions", type=click.IntRange(min=1), help="Add partitions until the topic has this many.")
 @_SETTINGS
-@click.option("--unset", "unset", multiple=True, metavar="NAME", help="Return a setting to the broker's; may be repeated.")
+@click.option(
+    "--unset",
+    "unset",
+    multiple=True,
+    metavar="NAME",
+    help="Remove a setting of the topic, so that the broker's holds; may be repeated.",
+)
 @cluster_options
 def alter(*, where: Where, name: str, partitions: int | None, settings: tuple[str, ...], unset: tuple[str, ...]) -> None:
     """Add partitions to a topic, or change its settings."""

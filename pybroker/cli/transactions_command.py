@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from pybroker.cli.cluster_options import Where, cluster_options, confirmed, yes_option
+from pybroker.cli.cluster_options import Where, cluster_options, confirmed, examples, yes_option
 from pybroker.cli.completing import topic_names, transactional_ids
 from pybroker.cli.lazy_group import HelpfulGroup
 
@@ -15,7 +15,7 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--state", "states", multiple=True, help="Only this state, such as Ongoing; may be repeated.")
+@click.option("--state", "states", multiple=True, help="List only ids in this state, such as Ongoing; may be repeated.")
 @cluster_options
 def list_transactions(*, where: Where, states: tuple[str, ...]) -> None:
     """List the transactional ids that coordinators know."""
@@ -44,11 +44,21 @@ def describe(*, where: Where, names: tuple[str, ...]) -> None:
 
 @command.command("find-hanging")
 @click.argument("topics", metavar="[TOPIC]...", nargs=-1, shell_complete=topic_names)
-@click.option("--older-than", "older", default="15m", show_default=True, metavar="SPAN", help="Only those that last this long.")
-@click.option("--all", "has_all", is_flag=True, help="Also those that a coordinator has open, and may end.")
+@click.option(
+    "--older-than",
+    "older",
+    default="15m",
+    show_default=True,
+    metavar="SPAN",
+    help="List only those whose last record is at least this old.",
+)
+@click.option("--all", "has_all", is_flag=True, help="List those that a coordinator may end, too.")
 @cluster_options
 def find_hanging(*, where: Where, topics: tuple[str, ...], older: str, has_all: bool) -> None:
-    """List transactions that are open in a partition and that no coordinator will end: they hold up committed readers."""
+    """List transactions that are open in a partition, and that no coordinator will end.
+
+    Readers of committed records do not get beyond such a transaction. `pybroker transactions abort` ends it.
+    """
     from pybroker.terminal import transactions
     from pybroker.terminal.numbers import now_ms, shown_time, span_ms
     from pybroker.terminal.output import Column
@@ -64,17 +74,26 @@ def find_hanging(*, where: Where, topics: tuple[str, ...], older: str, has_all: 
     where.output.rows([*columns, "hangs", last], rows, none=none)
 
 
-@command.command("abort")
+@command.command(
+    "abort",
+    epilog=examples(
+        "pybroker transactions abort cook --yes",
+        "pybroker transactions abort --topic orders --partition 0 --start-offset 7 --yes",
+    ),
+)
 @click.argument("name", metavar="TRANSACTIONAL_ID", required=False, shell_complete=transactional_ids)
-@click.option("--topic", help="Instead of an id: the topic in which a transaction hangs.", shell_complete=topic_names)
-@click.option("--partition", type=click.IntRange(min=0), help="Its partition.")
-@click.option("--start-offset", type=click.IntRange(min=0), help="Its first offset, as find-hanging shows it.")
+@click.option("--topic", help="The topic in which a transaction hangs, instead of TRANSACTIONAL_ID.", shell_complete=topic_names)
+@click.option("--partition", type=click.IntRange(min=0), help="The partition in which it hangs.")
+@click.option("--start-offset", type=click.IntRange(min=0), help="The first offset of the transaction, as find-hanging shows it.")
 @yes_option
 @cluster_options
 def abort(
     *, where: Where, name: str | None, topic: str | None, partition: int | None, start_offset: int | None, is_sure: bool
 ) -> None:
-    """Abort the open transaction of an id, whose producer is fenced; or one that hangs in a partition."""
+    """Abort the open transaction of an id, or one that hangs in a partition.
+
+    The producer that has the id is fenced: it cannot write any more.
+    """
     from pybroker.terminal import transactions
 
     is_hanging = topic is not None and partition is not None and start_offset is not None

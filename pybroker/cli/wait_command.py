@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from pybroker.cli.cluster_options import Where, cluster_options
+from pybroker.cli.cluster_options import Where, cluster_options, examples
 from pybroker.cli.completing import group_names, topic_names
 
 if TYPE_CHECKING:
@@ -23,23 +23,28 @@ class TooLateError(click.ClickException):
     exit_code = 3
 
 
-@click.command("wait")
+@click.command("wait", epilog=examples("pybroker wait --for 30", "pybroker wait --topic orders --group kitchen --lag 100"))
 @click.option(
     "--topic",
     "topics",
     multiple=True,
-    help="Until this topic exists with a leader for each partition; may be repeated.",
+    help="Wait until this topic exists and each of its partitions has a leader; may be repeated.",
     shell_complete=topic_names,
 )
-@click.option("--group", help="Until this group has read all of its partitions.", shell_complete=group_names)
-@click.option("--lag", "lag_max", default=0, show_default=True, help="With --group: until it is at most this far behind.")
-@click.option("--brokers", default=1, show_default=True, type=click.IntRange(min=1), help="Until this many brokers are live.")
+@click.option("--group", help="Wait until this group has read all records of its topics.", shell_complete=group_names)
+@click.option("--lag", "lag_max", default=0, show_default=True, help="With --group: how many records the group may be behind.")
 @click.option(
-    "--for", "wait_s", default=60.0, show_default=True, type=click.FloatRange(min=0), metavar="SECONDS", help="How long."
+    "--brokers", default=1, show_default=True, type=click.IntRange(min=1), help="Wait until this many brokers are live."
+)
+@click.option(
+    "--for", "wait_s", default=60.0, show_default=True, type=click.FloatRange(min=0), metavar="SECONDS", help="How long to wait."
 )
 @cluster_options
 def command(*, where: Where, topics: tuple[str, ...], group: str | None, lag_max: int, brokers: int, wait_s: float) -> None:
-    """Wait until a broker responds; and until topics exist, or a group has read all. The exit code is 3 when it is too late."""
+    """Wait until a broker responds; with --topic and --group, until topics exist, and until a group has read all.
+
+    The exit code is 3 when that is not so in time.
+    """
     from pybroker.terminal.session import EXPECTED, failed
 
     end = time.monotonic() + wait_s

@@ -20,8 +20,17 @@ RETRY_S: Final = 30.0
 
 
 def wire_client(target: Target, *, retry_s: float = RETRY_S) -> WireClient:
-    """Return a client of the cluster that `target` names; close it."""
-    return WireClient(target.bootstrap, retry_s=retry_s, connect=ConnectBy(target))
+    """Return a client of the cluster that `target` names; close it. Raises ClientError, CommandError."""
+    return WireClient(target.bootstrap, retry_s=retry_s, connect=reached(target))
+
+
+def reached(target: Target) -> ConnectBy:
+    """Return how to connect to a cluster, after a first try: where no broker responds, a person learns it at once.
+
+    Raises ClientError, CommandError.
+    """
+    target.connect().close()
+    return ConnectBy(target)
 
 
 class ConnectBy:

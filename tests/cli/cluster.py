@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import click
 from click.testing import CliRunner, Result
 
 from pybroker.cli.main import cli
@@ -37,6 +38,16 @@ def refusal(bootstrap: str, *words: str, code: int = 1) -> str:
     assert done.exit_code == code, done.output
     assert done.stderr.startswith("Error: " if code == 1 else ("Error: ", "Usage: "))
     return done.stderr.splitlines()[-1].removeprefix("Error: ")
+
+
+def check_words(*words: str) -> None:
+    """Check that a command with these options and arguments exists, without running it. Raises UsageError."""
+    command: click.Command | None = cli
+    while isinstance(command, click.Group):
+        name, *words_left = words
+        command, words = command.get_command(click.Context(command), name), tuple(words_left)
+    assert command is not None
+    command.make_context("pybroker", [*words])
 
 
 def commit(bootstrap: str, group: str, topic: str, offsets: dict[int, int]) -> None:

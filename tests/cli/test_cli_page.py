@@ -12,7 +12,7 @@ import pytest
 from pybroker.cli.main import cli
 from pybroker.testing import Broker
 from testing.places import ROOT
-from tests.cli.cluster import invoke
+from tests.cli.cluster import check_words, invoke
 
 PAGE = ROOT / "docs" / "cli.md"
 TIMEOUT_S = 60
@@ -49,6 +49,16 @@ def test_the_commands_of_the_page_print_what_stands_there(tmp_path: Path, monkey
             assert name == "pybroker"
             ran = invoke(broker.bootstrap, *arguments, given=standard_input)
             assert without_numbers(ran.output) == without_numbers(output), command
+
+
+def test_the_other_examples_of_the_page_have_options_that_exist() -> None:
+    """These name clusters that no test has, or need packages that the unit tests do not have."""
+    blocks = re.findall(r"^```bash\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    found = [shlex.split(line, comments=True) for block in blocks for line in block.splitlines()]
+    assert len(found) > 3
+    for name, *words in found:
+        assert name == "pybroker"
+        check_words(*words)
 
 
 def test_the_commands_of_the_table_exist() -> None:

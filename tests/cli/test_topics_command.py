@@ -60,7 +60,8 @@ def test_what_the_broker_refuses_is_a_line_with_kafkas_name_of_the_error(broker:
 
 
 def test_no_broker_is_one_line_at_once() -> None:
-    assert refusal("127.0.0.1:1", "topics", "list") == "no broker responds: 127.0.0.1:1: Connection refused"
+    for words in ("topics list", "produce a 1", "consume a", "consume a -g g", "copy a --prefix b", "groups list", "status"):
+        assert refusal("127.0.0.1:1", *words.split()) == "no broker responds: 127.0.0.1:1: Connection refused"
 
 
 def test_the_oldest_records_are_deleted(broker: ThreadBroker) -> None:
