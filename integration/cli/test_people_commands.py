@@ -16,10 +16,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
+from confluent_kafka import KafkaException, Producer
 
-from pybroker.cli.main import cli
+from pybroker.cli.main import _TASKS, cli
+from pybroker.model import Offset, ProducerEpoch, ProducerId
+from pybroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from pybroker.records.batch import Record
+from pybroker.records.build import build_batch
+from pybroker.terminal.profiles import target_of
+from pybroker.terminal.wire import wire_client
 from testing.clients.stock import unique
 from testing.process.broker import BrokerProcess, external_bootstrap, read_line
 from testing.waiting import until
@@ -139,6 +147,51 @@ def test_transactions(at: str, topic: str) -> None:
     assert lines(at, "transactions", "find-hanging", topic, "--older-than", "0s") == ["No transaction hangs."]
 
 
+def test_an_open_transaction_is_aborted(at: str, topic: str) -> None:
+    name = unique("id")
+    producer = Producer({"bootstrap.servers": at, "transactional.id": name})
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    producer.produce(topic, b"lost", partition=0)
+    producer.flush(TIMEOUT_S)
+    lines(at, "produce", topic, "kept", "-p", "0")
+    assert lines(at, "consume", topic) == []
+    assert f"Did you mean '{name}'" in lines(at, "transactions", "describe", f"{name}x", code=1)[0]
+    assert lines(at, "transactions", "abort", name, "--yes") == [f"Aborted the transaction of {name}"]
+    assert lines(at, "consume", topic) == ["kept"]
+    with pytest.raises(KafkaException):
+        producer.commit_transaction(TIMEOUT_S)
+
+
+def test_a_transaction_that_hangs_is_aborted(at: str, topic: str) -> None:
+    verification = "transaction.partition.verification.enable"
+    lines(at, "configs", "set", "--all-brokers", f"{verification}=false")
+    try:
+        until(lambda: open_without_coordinator(at, topic) == 0, "the setting of a broker that learns of it later", TIMEOUT_S)
+    finally:
+        lines(at, "configs", "unset", "--all-brokers", verification)
+    lines(at, "produce", topic, "kept", "-p", "0")
+    assert lines(at, "consume", topic) == []
+    (row,) = objects(at, "transactions", "find-hanging", topic, "--older-than", "0s")
+    assert (row["topic"], row["partition"], row["start_offset"], row["producer_id"]) == (topic, 0, 0, 7000)
+    words = ("--topic", topic, "--partition", "0", "--start-offset", "0", "--yes")
+    assert lines(at, "transactions", "abort", *words) == [f"Aborted the transaction of producer 7000 in {topic}-0"]
+    assert lines(at, "consume", topic) == ["kept"]
+
+
+def open_without_coordinator(at: str, topic: str) -> int:
+    """Write a record of a transaction that no coordinator knows, and return the error code."""
+    with wire_client(target_of({}, bootstrap=at)) as client:
+        record = Record(Offset(0), AT_MS, None, b"lost")
+        batch = build_batch(
+            [record], producer_id=ProducerId(7000), producer_epoch=ProducerEpoch(0), base_sequence=0, is_transactional=True
+        )
+        client.topic(topic)
+        data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=memoryview(batch))])
+        request = ProduceRequest(transactional_id="lost", acks=-1, timeout_ms=10_000, topic_data=[data])
+        return int(client.leader(topic, 0).call(request, 9).responses[0].partition_responses[0].error_code)
+
+
 def test_groups(at: str, topic: str) -> None:
     lines(at, "produce", topic, *"0123", "-p", "0")
     assert lines(at, "consume", topic, "-g", topic, "-n", "2") == ["0", "1"]
@@ -206,8 +259,11 @@ def test_the_cluster_on_one_screen(at: str, topic: str) -> None:
     (row,) = objects(at, "cluster", "brokers")
     assert (row["broker"], row["address"]) == (1, at)
     assert "Kafka " in row["software"]
+    (row,) = objects(at, "cluster", "listeners")
+    assert (row["address"], "PLAINTEXT://" in row["listeners"]) == (at, True)
     assert lines(at, "cluster", "health") == ["Every partition has a leader, and all replicas are in sync."]
     assert lines(at, "doctor", at)[0].startswith("Bootstrap ")
+    assert lines(at, "doctor") == lines(at, "doctor", at)
 
 
 @pytest.mark.parametrize("form", ["jsonl", "batches"])
@@ -238,3 +294,34 @@ def test_a_page_reports_on_a_topic(at: str, topic: str, tmp_path: Path) -> None:
     assert (found["topics"], found["records"]) == ([topic], 2)
     assert topic in Path(found["page"]).read_text()
     assert json.loads(Path(found["summary"]).read_text())["topics"][0]["topic"] == topic
+
+
+def test_what_may_have_been_meant_is_suggested(at: str, topic: str) -> None:
+    lines(at, "consume", topic, "-g", topic)
+    for words, meant in (
+        (("topics", "describe", f"{topic}x"), topic),
+        (("groups", "describe", f"{topic}x"), topic),
+        (("topics", "create", unique("new"), "--config", "retention.mss=1"), "retention.ms"),
+        (("configs", "set", "--topic", topic, "retention.mss=1"), "retention.ms"),
+        (("configs", "unset", "--topic", topic, "retention.mss"), "retention.ms"),
+        (("configs", "set", "--client", "c", "producer_byte_rat=1"), "producer_byte_rate"),
+    ):
+        refused = lines(at, *words, code=1)[0]
+        assert f"Did you mean '{meant}'" in refused, refused
+
+
+def test_shells_complete_names(at: str, topic: str) -> None:
+    variables = {"COMP_WORDS": f"pybroker consume {topic[:-1]}", "COMP_CWORD": "2", "_PYBROKER_COMPLETE": "bash_complete"}
+    done = CliRunner(env={**variables, "PYBROKER_BOOTSTRAP": at, "PYBROKER_PROFILES": "/nonexistent"}).invoke(
+        cli, [], prog_name="pybroker"
+    )
+    assert f"plain,{topic}" in done.stdout.splitlines()
+
+
+def test_each_command_for_a_cluster_is_here() -> None:
+    text, context = Path(__file__).read_text(), click.Context(cli)
+    for name in (name for task in list(_TASKS.values())[1:3] for name in task):
+        command = cli.get_command(context, name)
+        for one in command.list_commands(context) if isinstance(command, click.Group) else ():
+            assert f'"{name}", "{one}"' in text, one
+        assert f'"{name}"' in text, name
