@@ -70,7 +70,7 @@ def test_the_doctor_finds_an_advertised_name_that_only_a_containers_network_know
     assert code == 1
     assert "Broker 1 is advertised as kafka.invalid:9092" in lines
     assert lines[-1].startswith(
-        "The broker tells clients to use kafka.invalid:9092, and the name kafka.invalid does not resolve on this machine."
+        "The broker advertises kafka.invalid:9092, and the name kafka.invalid does not resolve on this machine."
     )
     assert f"Set {one.bootstrap}, which works from here, in the broker's advertised.listeners;" in lines[-1]
 
@@ -313,11 +313,11 @@ def kafka(tmp_path_factory: pytest.TempPathFactory, broker: BrokerProcess) -> It
             "NAMED",
             1,
             (
-                "The broker tells clients to use kafka.invalid:9092, and the name kafka.invalid does not resolve on this machine."
+                "The broker advertises kafka.invalid:9092, and the name kafka.invalid does not resolve on this machine."
                 " Set 127.0.0.1:{port}, which works from here, in the broker's advertised.listeners;"
             ),
         ),
-        ("WRONG", 1, "The broker tells clients to use 127.0.0.1:{wrong}, but another cluster responds there ("),
+        ("WRONG", 1, "The broker advertises 127.0.0.1:{wrong}, but another cluster responds there ("),
         ("LOGIN", 1, "There is a broker that wants a login (SASL) at 127.0.0.1:{port}."),
         ("SECRET", 1, "There is a server that speaks TLS at 127.0.0.1:{port}."),
     ],

@@ -81,7 +81,7 @@ def find_hanging(*, where: Where, topics: tuple[str, ...], older: str, has_all: 
         "pybroker transactions abort --topic orders --partition 0 --start-offset 7 --yes",
     ),
 )
-@click.argument("name", metavar="TRANSACTIONAL_ID", required=False, shell_complete=transactional_ids)
+@click.argument("name", metavar="[TRANSACTIONAL_ID]", required=False, shell_complete=transactional_ids)
 @click.option("--topic", help="The topic in which a transaction hangs, instead of TRANSACTIONAL_ID.", shell_complete=topic_names)
 @click.option("--partition", type=click.IntRange(min=0), help="The partition in which it hangs.")
 @click.option("--start-offset", type=click.IntRange(min=0), help="The first offset of the transaction, as find-hanging shows it.")

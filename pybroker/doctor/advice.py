@@ -55,9 +55,7 @@ def broker_problem(bootstrap: Look, broker: Broker, found: Look) -> str | None:
     wrong = _wrong(response, broker, found)
     if wrong is None:
         return None
-    advertised = (
-        f"The broker tells clients to use {broker}" if len(response.brokers) == 1 else f"Broker {broker.node_id} is {broker}"
-    )
+    advertised = f"The broker advertises {broker}" if len(response.brokers) == 1 else f"Broker {broker.node_id} is {broker}"
     remedy = _remedy(bootstrap, broker, response)
     if len(response.brokers) > 1 and found.attempts and not found.connects:  # it may have stopped since the cluster listed it
         remedy = f"Start broker {broker.node_id}; if it runs, {remedy[0].lower()}{remedy[1:]}"

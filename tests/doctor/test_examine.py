@@ -121,36 +121,36 @@ KAFKAS = (
     [
         (
             [PUBLISHED, failing("localhost", 9092, Failure.REFUSED)],
-            f"The broker tells clients to use localhost:9092, and that refuses the connection. {OURS}",
+            f"The broker advertises localhost:9092, and that refuses the connection. {OURS}",
         ),
         (
             [
                 fine("localhost", 19092, NAMED, has_advertised=True),
                 Look("kafka", 9092, unresolved="Name or service not known"),
             ],
-            "The broker tells clients to use kafka:9092, and the name kafka does not resolve on this machine. " + NAMED_OURS,
+            "The broker advertises kafka:9092, and the name kafka does not resolve on this machine. " + NAMED_OURS,
         ),
         (
             [
                 fine("localhost", 19092, NAMED, software=Software.KAFKA),
                 Look("kafka", 9092, unresolved="Name or service not known"),
             ],
-            "The broker tells clients to use kafka:9092, and the name kafka does not resolve on this machine. " + KAFKAS,
+            "The broker advertises kafka:9092, and the name kafka does not resolve on this machine. " + KAFKAS,
         ),
         (
             [fine("localhost", 19092, NAMED), failing("kafka", 9092, Failure.TIMEOUT)],
-            f"The broker tells clients to use kafka:9092, and that gives no response. {OURS}",
+            f"The broker advertises kafka:9092, and that gives no response. {OURS}",
         ),
         (
             [PUBLISHED, fine("localhost", 9092, LOCAL, cluster_id="another")],
             (
-                "The broker tells clients to use localhost:9092, but another cluster responds there"
+                "The broker advertises localhost:9092, but another cluster responds there"
                 f" (another, not {CLUSTER}): clients would use that one. {OURS}"
             ),
         ),
         (
             [PUBLISHED, Look("localhost", 9092, attempts=[("127.0.0.1", None)], instead=Instead.HTTP)],
-            f"The broker tells clients to use localhost:9092, and there is a web server. {OURS}",
+            f"The broker advertises localhost:9092, and there is a web server. {OURS}",
         ),
     ],
 )
