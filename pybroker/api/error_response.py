@@ -2,10 +2,11 @@
 
 Behaviour
     If the response has an error of its own in that version, that field is set. Otherwise every topic or partition, group or
-    resource of the request gets the error, with its message where there is a field for it. Used for what a handler raises: a
+    resource of the request gets the error, with its message where there is a field for it. A message that only repeats the code
+    is left out, because some clients (sarama) show the message in place of the code. Used for what a handler raises: a
     KafkaError of a rare path, or a bug of the broker (UNKNOWN_SERVER_ERROR). Imported with the first error, because it needs the
     messages of many APIs.
-Source: AbstractRequest.getErrorResponse of each request.
+Source: AbstractRequest.getErrorResponse of each request; ApiError.fromThrowable.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from pybroker.protocol.messages import (
     alter_client_quotas,
     alter_replica_log_dirs,
     alter_user_scram_credentials,
+    describe_configs,
     describe_log_dirs,
+    describe_quorum,
+    find_coordinator,
     metadata,
     produce,
 )
@@ -47,7 +51,7 @@ def _mirror(cls: type[Any], version: int, error: KafkaError, *, is_whole: bool =
     or if the error is not one of the whole, it has the lists of the request, down to the elements that have one.
     """
     fields = _fields(cls, version)
-    fixed, has_own = _fixed(fields, error) if is_whole else ({}, False)
+    fixed, has_own = _fixed(cls, fields, error) if is_whole else ({}, False)
     others = [field for field in fields if field.name not in fixed]
     plain = [field for field in others if not field.is_array]
     lists = [] if has_own else [(one, _mirror(one.struct, version, error)) for one in others if one.is_array and one.struct]
@@ -73,11 +77,17 @@ def _fields(cls: type[Any], version: int) -> list[Field]:
     return [field for field in schema_of(cls).fields if field.versions.has(version)]
 
 
-def _fixed(fields: list[Field], error: KafkaError) -> tuple[dict[str, object], bool]:
+def _fixed(cls: type[Any], fields: list[Field], error: KafkaError) -> tuple[dict[str, object], bool]:
     """Return the values that follow from the error alone, by the names of their fields, and whether there is a field for it."""
-    values = {**_UNKNOWN, "error_code": error.code, "partition_error_code": error.code, "error_message": error.message}
+    message = error.message if cls in _WITH_GENERAL_MESSAGES else _own_message(error)
+    values = {**_UNKNOWN, "error_code": error.code, "partition_error_code": error.code, "error_message": message}
     fixed = {field.name: values[field.name] for field in fields if field.name in values}
     return fixed, "error_code" in fixed
+
+
+def _own_message(error: KafkaError) -> str | None:
+    """Return the message, unless it only repeats the code."""
+    return None if error.message == error.code.message else error.message
 
 
 def _elements(asked: object, field: Field) -> list[Any]:
@@ -106,6 +116,14 @@ _ASKED_AS: Final = {
     "results": ("topics", "resources", "groups_names", "creations"),
 }
 """The names of the request's fields, where they differ from those of the response's."""
+
+_WITH_GENERAL_MESSAGES: Final = {
+    describe_configs.DescribeConfigsResult,
+    describe_quorum.DescribeQuorumResponse,
+    find_coordinator.Coordinator,
+    find_coordinator.FindCoordinatorResponse,
+}
+"""Where Kafka has a message in any case, as in AlterClientQuotas."""
 
 _UNKNOWN: Final[dict[str, object]] = {
     **dict.fromkeys(("base_offset", "committed_offset", "high_watermark", "log_start_offset", "low_watermark"), -1),
@@ -161,7 +179,7 @@ def _alter_user_scram_credentials(
     return alter_user_scram_credentials.AlterUserScramCredentialsResponse(
         results=[
             alter_user_scram_credentials.AlterUserScramCredentialsResult(
-                user=user, error_code=error.code, error_message=error.message
+                user=user, error_code=error.code, error_message=_own_message(error)
             )
             for user in dict.fromkeys(users)
         ]

@@ -99,3 +99,12 @@ def test_the_code_of_a_whole_response_counts_when_it_means_more_than_its_element
     assert error_codes(LeaveGroupResponse(members=members, error_code=16)) == [0, 25, 16]
     assert error_codes(LeaveGroupResponse()) == [0]
     assert error_codes(DescribeGroupsResponse()) == []
+
+
+def test_a_message_that_only_repeats_the_code_is_left_out_where_kafka_leaves_it_out() -> None:
+    key = ApiKey.DESCRIBE_CLIENT_QUOTAS
+    for error, message in ((KafkaError(CODE), None), (ERROR, "why")):
+        response = error_response(full(request_class(key), 1), response_class(key), 1, error)
+        assert (response.error_code, response.error_message) == (CODE, message)
+    coordinator = error_response(FindCoordinatorRequest(coordinator_keys=["k"]), FindCoordinatorResponse, 4, KafkaError(CODE))
+    assert coordinator.coordinators[0].error_message == CODE.message
