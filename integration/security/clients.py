@@ -20,6 +20,8 @@ PROGRAM: Final = JAVA_SOURCES / "SecuredClient.java"
 PYTHON: Final = ("kafka-python", "confluent-kafka", "aiokafka")
 JAVA: Final = {"Java 3.9": "3.9.2", "Java 4": "4.3.1"}
 OLD_JAVA: Final = {f"Java {release.rpartition('.')[0]}": release for release in ("0.9.0.1", "0.10.0.1", "0.10.2.2", "0.11.0.3")}
+REFUSED_SETTINGS: Final = {"max.block.ms": "3000", "reconnect.backoff.ms": "500"}
+"""How long and how often old clients of Java try, for whom a refusal is one more connection that has ended."""
 
 
 class Result(NamedTuple):
@@ -32,13 +34,15 @@ class Result(NamedTuple):
 class StockClient:
     """A client by its name. `folder` gets what its process writes to its standard error."""
 
-    def __init__(self, name: str, folder: Path, *, login: str = "") -> None:
-        """`login` is the login of Java clients before 0.10.2, which take it from a file."""
+    def __init__(self, name: str, folder: Path, *, login: str = "", tokens: tuple[str, ...] = ()) -> None:
+        """`login` is the login of Java clients before 0.10.2; those since 4.0 read no other files of tokens than `tokens`."""
         self.name = name
         if name in PYTHON:
             command = [sys.executable, "-m", "testing.clients.secured"]
         elif name in JAVA:
-            command = [*quick_java(classpath(JAVA[name]), PROGRAM), "-Xmx128m", PROGRAM.stem]
+            allowed = ",".join(f"file://{token}" for token in tokens)
+            options = ["-Xmx128m", f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={allowed}"]
+            command = [*quick_java(classpath(JAVA[name]), PROGRAM), *options, PROGRAM.stem]
         else:
             file = folder / f"{name}.jaas"
             file.write_text(f"KafkaClient {{ {login} }};\n")
@@ -54,6 +58,8 @@ class StockClient:
             job = {"client": self.name, "topic": topic, "access": access.as_dict(), "seconds": seconds, "is_refused": is_refused}
             return Result(**json.loads(self._ask(json.dumps(job))))
         of_java = access.of_java() if self.name in JAVA else access.of_old_java()
+        if is_refused and self.name in OLD_JAVA:
+            of_java |= REFUSED_SETTINGS
         settings = [f"{name}={value}" for name, value in of_java.items()]
         first, _, second = self._ask("\t".join([topic, str(seconds), *settings])).partition("\t")
         return Result(int(first), int(second)) if first.isdigit() else Result(error=first, text=second)
@@ -74,8 +80,8 @@ class StockClient:
 class StockClients:
     """Several clients, which do the same at the same time, each in a topic of its own."""
 
-    def __init__(self, names: tuple[str, ...], folder: Path, *, login: str = "") -> None:
-        self._clients = [StockClient(name, folder, login=login) for name in names]
+    def __init__(self, names: tuple[str, ...], folder: Path, *, login: str = "", tokens: tuple[str, ...] = ()) -> None:
+        self._clients = [StockClient(name, folder, login=login, tokens=tokens) for name in names]
         self._pool = ThreadPoolExecutor(len(names))
 
     def do(self, topic: str, access: Access, seconds: float = 0, *, is_refused: bool = False) -> dict[str, Result]:

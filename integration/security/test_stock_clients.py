@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import socket
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -30,7 +31,8 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key, pkcs12
+from cryptography.x509 import load_pem_x509_certificate
 
 from integration.security.clients import JAVA, OLD_JAVA, PYTHON, Result, StockClients
 from integration.security.sasl import PASSWORD, USER, USERS, WRONG
@@ -39,6 +41,7 @@ from pybroker.security.failures import LINES_MAX
 from pybroker.security.tls.certificates import issued
 from testing.clients.access import STORE_PASSWORD, Access
 from testing.clients.certificates import Stores
+from testing.clients.tokens import Issuer
 from testing.process.broker import BrokerProcess
 from testing.process.kafka_peer import free_port
 from testing.process.procstat import memory_bytes
@@ -58,8 +61,11 @@ LISTENERS: Final = {
 SESSION_MS: Final = 2_000
 LOAD_S: Final = 20 if IS_WHOLE else 5
 FLOOD: Final = 300
+ISSUER: Final = Issuer()
+EXPIRED: Final = ISSUER.token(lives_s=-60, iat=time.time() - 90)
 GROWTH_BYTES_MAX: Final = 10 << 20
 NO_LOGIN: Final = re.compile(r"Invalid username or password|invalid credentials with SASL mechanism")
+NO_TOKEN: Final = re.compile(r"invalid_token|Connection at \S+ closed")  # aiokafka does not read the broker's token
 
 
 class Scene:
@@ -67,6 +73,8 @@ class Scene:
 
     def __init__(self, folder: Path) -> None:
         self.stores = Stores(folder)
+        self.token = self.stores.write("token", ISSUER.token().encode())
+        self.expired = self.stores.write("expired", EXPIRED.encode())
         self.ports = {name: free_port() for name in LISTENERS}
         self.broker = BrokerProcess(folder / "broker", self._settings(folder))
         self.broker.start()
@@ -87,11 +95,13 @@ class Scene:
             "listener.name.ssl.ssl.client.auth": "required",
             "listener.name.other.ssl.keystore.location": other,
             "listener.name.short.connections.max.reauth.ms": str(SESSION_MS),
-            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+            "sasl.oauthbearer.jwks.endpoint.url": f"file://{self.stores.write('keys.json', ISSUER.document())}",
             "pybroker.scram.users": ",".join(users),
             "authorizer.class.name": AUTHORIZERS[0],
             "super.users": f"User:{USER};User:CN=broker",
             "allow.everyone.if.no.acl.found": "true",
+            "pybroker.down.conversion.padding": "fitted",  # for consumers of Java 0.9 and 0.10
             "metrics.listener": self.metrics,
         }
 
@@ -100,6 +110,8 @@ class Scene:
         made = Access(f"127.0.0.1:{self.ports[listener]}", LISTENERS[listener])
         if LISTENERS[listener].endswith("SSL"):
             made = replace(made, ca=self.stores.ca)
+        if mechanism == "OAUTHBEARER":
+            return replace(made, mechanism=mechanism, token=self.token)
         if mechanism:
             return replace(made, mechanism=mechanism, user=USER, password=PASSWORD)
         files = {"certificate": self.stores.client_certificate, "key": self.stores.client_key, "both": self.stores.client}
@@ -143,19 +155,20 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     made.broker.stop()
     assert "Traceback" not in made.broker.log_text
     assert "unclosed" not in made.broker.log_text
-    for secret in (PASSWORD, WRONG):
+    for secret in (PASSWORD, WRONG, *EXPIRED.split(".")):
         assert secret not in made.broker.log_text
 
 
 @pytest.fixture(scope="module")
-def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockClients]:
-    made = StockClients(NEW, tmp_path_factory.mktemp("clients"))
+def clients(scene: Scene, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockClients]:
+    made = StockClients(NEW, tmp_path_factory.mktemp("clients"), tokens=(scene.token, scene.expired))
     yield made
     made.close()
 
 
 WAYS = [("SSL", ""), ("SASL_PLAINTEXT", "PLAIN"), ("SASL_PLAINTEXT", "SCRAM-SHA-256"), ("SASL_SSL", "SCRAM-SHA-512")]
 MORE_WAYS = [("SASL_PLAINTEXT", "SCRAM-SHA-512"), ("SASL_SSL", "PLAIN"), ("SASL_SSL", "SCRAM-SHA-256")]
+MORE_WAYS += [("SASL_PLAINTEXT", "OAUTHBEARER"), ("SASL_SSL", "OAUTHBEARER")]
 
 
 @pytest.mark.parametrize(("listener", "mechanism"), WAYS + MORE_WAYS * IS_WHOLE)
@@ -211,6 +224,10 @@ REFUSED: Final = {
     "an unknown user": Refusal(
         "SASL_PLAINTEXT", "SCRAM-SHA-512", lambda _: {"user": "nobody"}, _OF_LOGIN, "_AUTHENTICATION", NO_LOGIN,
         "whose login as 'nobody' failed: the user does not exist",
+    ),
+    "an expired token": Refusal(
+        "SASL_SSL", "OAUTHBEARER", lambda scene: {"token": scene.expired}, _OF_LOGIN, "_AUTHENTICATION", NO_TOKEN,
+        f"whose login as '{USER}' failed: the token expired",
     ),
     "no certificate": Refusal(
         "SSL", "", _no_certificate, _OF_TLS, "_TRANSPORT", _ALERT,
@@ -309,21 +326,65 @@ def test_a_flood_of_failures_has_few_lines_and_leaves_nothing(scene: Scene) -> N
     assert memory_bytes(scene.broker.pid) - before_bytes < GROWTH_BYTES_MAX
 
 
-@pytest.mark.skipif(not (IS_WHOLE and HAS_JAVA), reason="SECURITY_MATRIX=all is not set, or there is no Java")
+def with_stores(access: Access) -> Access:
+    """Write a PKCS12 store beside each PEM file, for clients that read no PEM."""
+    encryption = BestAvailableEncryption(STORE_PASSWORD.encode())
+    if access.ca:
+        path = Path(access.ca)
+        ca = pkcs12.PKCS12Certificate(load_pem_x509_certificate(path.read_bytes()), b"ca")
+        path.with_suffix(".p12").write_bytes(pkcs12.serialize_java_truststore([ca], encryption))
+    if access.both:
+        path = Path(access.both)
+        key, certificate = load_pem_private_key(path.read_bytes(), None), load_pem_x509_certificate(path.read_bytes())
+        store = pkcs12.serialize_key_and_certificates(b"client", key, certificate, None, encryption)  # type: ignore[arg-type]
+        path.with_suffix(".p12").write_bytes(store)
+    return access
+
+
+SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+LOGINS_OF_OLD: Final = {
+    "Java 0.9.0": (),
+    "Java 0.10.0": ("PLAIN",),
+    "Java 0.10.2": ("PLAIN", *SCRAM),
+    "Java 0.11.0": ("PLAIN", *SCRAM),
+}
+"""The mechanisms that each release knows, beside Kerberos."""
+NO_REASON: Final = "at SSL failed: OpenSSL reports UNEXPECTED_MESSAGE"
+"""Old clients end a handshake without an alert that has the reason."""
+needs_old = pytest.mark.skipif(not (IS_WHOLE and HAS_JAVA), reason="SECURITY_MATRIX=all is not set, or there is no Java")
+
+
+@needs_old
 @pytest.mark.parametrize("name", OLD_JAVA)
-def test_old_clients_of_java_get_in(name: str, scene: Scene, tmp_path: Path) -> None:
-    """A client of 0.9 knows certificates, and no login but Kerberos."""
-    store, encryption = scene.stores, BestAvailableEncryption(STORE_PASSWORD.encode())
-    pair, ca = store.client_pair, store.authority.certificate
-    store.write("client.p12", pkcs12.serialize_key_and_certificates(b"client", pair.key, pair.certificate, None, encryption))
-    store.write("ca.p12", pkcs12.serialize_java_truststore([pkcs12.PKCS12Certificate(ca, b"ca")], encryption))
-    login = scene.access("SASL_PLAINTEXT", "PLAIN")
-    client = StockClients((name,), tmp_path, login=login.login_module())
+def test_old_clients_of_java_get_in_where_they_can(name: str, scene: Scene, tmp_path: Path) -> None:
+    knows = LOGINS_OF_OLD[name]
+    client = StockClients((name,), tmp_path, login=scene.access("SASL_PLAINTEXT", "PLAIN").login_module())
     try:
-        assert client.do("old-ssl", scene.access("SSL")) == {name: Result(1, 1)}
-        if name != "Java 0.9.0":
-            assert client.do("old-plain", login) == {name: Result(1, 1)}
-            assert client.do("old-load", replace(login, bootstrap=scene.access("SHORT").bootstrap), 5)[name].error == ""
+        for listener, mechanism in [("SSL", ""), *((at, each) for at in ("SASL_PLAINTEXT", "SASL_SSL") for each in knows)]:
+            access = with_stores(scene.access(listener, mechanism))
+            assert client.do(f"old-{listener}-{mechanism}", access) == {name: Result(1, 1)}
+        if knows:
+            assert client.do("old-load", scene.access("SHORT", "PLAIN"), 5)[name].error == ""
     finally:
         client.close()
     scene.nothing_is_left()
+
+
+@needs_old
+@pytest.mark.parametrize("name", OLD_JAVA)
+def test_old_clients_of_java_that_are_wrong_get_nothing(name: str, scene: Scene, tmp_path: Path) -> None:
+    """Old clients connect again until their time is over, and do not look at the names of hosts by themselves."""
+    knows = ("", *LOGINS_OF_OLD[name])
+    login = replace(scene.access("SASL_PLAINTEXT", "PLAIN"), password=WRONG).login_module()
+    client = StockClients((name,), tmp_path, login=login)
+    try:
+        for refusal in (one for one in REFUSED.values() if one.listener != "OTHER" and one.mechanism in knows):
+            failed, begun = scene.counted("failed_authentication_total", refusal.listener), len(scene.broker.log_text)
+            access = replace(scene.access(refusal.listener, refusal.mechanism), **refusal.wrong(scene))
+            assert client.do("refused", with_stores(access), is_refused=True)[name].error == "TimeoutException"
+            scene.nothing_is_left()
+            logged = scene.broker.log_text[begun:]
+            lines = logged.count(NO_REASON if refusal.wrong is _other_trust else refusal.line)
+            assert lines == scene.counted("failed_authentication_total", refusal.listener) - failed >= 1, logged
+    finally:
+        client.close()

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Final
 
 STORE_PASSWORD: Final = "store password"
+MODULES: Final = {"P": "plain.PlainLoginModule", "S": "scram.ScramLoginModule", "O": "oauthbearer.OAuthBearerLoginModule"}
+"""Java's classes for a login, by the first letter of the mechanism."""
+TOKEN_HANDLER: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+TOKEN_LIVES_S: Final = 600
 
 
 @dataclass(frozen=True)
@@ -23,6 +29,8 @@ class Access:
     key: str = ""
     both: str = ""
     """The file of the key and the certificate, as Java has them."""
+    token: str = ""
+    """The file of the token of OAUTHBEARER, which Python's clients get from a provider that the caller adds."""
 
     def as_dict(self) -> dict[str, str]:
         return asdict(self)
@@ -42,25 +50,28 @@ class Access:
         settings = {"bootstrap_servers": self.bootstrap, "security_protocol": self.protocol}
         if self.mechanism:
             settings["sasl_mechanism"] = self.mechanism
+        if self.user:
             settings |= {"sasl_plain_username": self.user, "sasl_plain_password": self.password}
         return settings
 
     def of_librdkafka(self) -> dict[str, Any]:
-        settings = {
+        settings: dict[str, Any] = {
             "bootstrap.servers": self.bootstrap, "security.protocol": self.protocol, "sasl.mechanism": self.mechanism,
             "sasl.username": self.user, "sasl.password": self.password, "ssl.ca.location": self.ca,
             "ssl.certificate.location": self.certificate, "ssl.key.location": self.key,
         }  # fmt: skip
+        if self.token:
+            settings["oauth_cb"] = lambda _: (Path(self.token).read_text(), time.time() + TOKEN_LIVES_S)
         return {name: value for name, value in settings.items() if value}
 
     def of_old_java(self) -> dict[str, str]:
         """Return the settings of a release that reads no PEM: beside each file is a store, with STORE_PASSWORD.
 
-        The login is in a file of its own.
+        Releases before 0.10.2 have the login in a file of its own.
         """
         settings = {"bootstrap.servers": self.bootstrap, "security.protocol": self.protocol}
         if self.mechanism:
-            settings["sasl.mechanism"] = self.mechanism
+            settings |= {"sasl.mechanism": self.mechanism, "sasl.jaas.config": self.login_module()}
         for kind, file in (("truststore", self.ca), ("keystore", self.both)):
             if file:
                 settings[f"ssl.{kind}.location"] = file.replace(".pem", ".p12")
@@ -75,9 +86,12 @@ class Access:
             settings |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": self.both}
         if self.mechanism:
             settings |= {"sasl.mechanism": self.mechanism, "sasl.jaas.config": self.login_module()}
+        if self.token:
+            settings["sasl.login.callback.handler.class"] = TOKEN_HANDLER
+            settings["sasl.oauthbearer.token.endpoint.url"] = f"file://{self.token}"
         return settings
 
     def login_module(self) -> str:
         """Return the login as Java has it."""
-        module = "scram.ScramLoginModule" if self.mechanism.startswith("SCRAM") else "plain.PlainLoginModule"
-        return f'org.apache.kafka.common.security.{module} required username="{self.user}" password="{self.password}";'
+        options = f' username="{self.user}" password="{self.password}"' if self.user else ""
+        return f"org.apache.kafka.common.security.{MODULES[self.mechanism[0]]} required{options};"

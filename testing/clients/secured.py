@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from testing.clients.access import Access
@@ -30,6 +31,9 @@ class Job:
     access: Access
     seconds: float
     is_refused: bool
+
+    def token(self) -> str:
+        return Path(self.access.token).read_text()
 
     def numbers(self) -> Any:
         """Yield 0, 1, 2 and so on, with pauses, until the time is over."""
@@ -50,8 +54,15 @@ def in_order(values: list[bytes]) -> int:
 
 def kafka_python(job: Job) -> tuple[int, int]:
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition  # noqa: PLC0415  only what the process runs
+    from kafka.net.sasl.oauth import AbstractTokenProvider  # noqa: PLC0415  as above
+
+    class Tokens(AbstractTokenProvider):
+        def token(self) -> str:
+            return job.token()
 
     settings = job.access.of_kafka_python()
+    if job.access.token:
+        settings["sasl_oauth_token_provider"] = Tokens()
     if job.is_refused:  # it would try for half a minute
         settings |= {"bootstrap_timeout_ms": 1_000, "reconnect_backoff_ms": 2_000}
     producer = KafkaProducer(max_block_ms=LIMIT_MS, **settings)
@@ -126,9 +137,16 @@ def confluent(job: Job) -> tuple[int, int]:
 
 async def _aiokafka(job: Job) -> tuple[int, int]:
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition  # noqa: PLC0415  as above
+    from aiokafka.abc import AbstractTokenProvider  # noqa: PLC0415  as above
     from aiokafka.helpers import create_ssl_context  # noqa: PLC0415  as above
 
+    class Tokens(AbstractTokenProvider):
+        async def token(self) -> str:
+            return job.token()
+
     settings = job.access.of_aiokafka(create_ssl_context)
+    if job.access.token:
+        settings["sasl_oauth_token_provider"] = Tokens()
     producer = AIOKafkaProducer(request_timeout_ms=LIMIT_MS, **settings)
     consumer = AIOKafkaConsumer(auto_offset_reset="earliest", **settings)
     try:

@@ -64,6 +64,7 @@ def old_client_jars(version: str) -> list[Path]:
         jar("org.xerial.snappy", "snappy-java", "1.1.10.5"),
         jar("org.slf4j", "slf4j-api", "1.7.36"),
         jar("org.slf4j", "slf4j-nop", "1.7.36"),
+        jar("javax.xml.bind", "jaxb-api", "2.3.1"),  # for SCRAM; Java had it until 11
     ]
 
 
