@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pybroker.api.error_counts import error_codes
@@ -104,7 +106,7 @@ def test_the_code_of_a_whole_response_counts_when_it_means_more_than_its_element
 def test_a_message_that_only_repeats_the_code_is_left_out_where_kafka_leaves_it_out() -> None:
     key = ApiKey.DESCRIBE_CLIENT_QUOTAS
     for error, message in ((KafkaError(CODE), None), (ERROR, "why")):
-        response = error_response(full(request_class(key), 1), response_class(key), 1, error)
+        response: Any = error_response(full(request_class(key), 1), response_class(key), 1, error)
         assert (response.error_code, response.error_message) == (CODE, message)
-    coordinator = error_response(FindCoordinatorRequest(coordinator_keys=["k"]), FindCoordinatorResponse, 4, KafkaError(CODE))
-    assert coordinator.coordinators[0].error_message == CODE.message
+    found: Any = error_response(FindCoordinatorRequest(coordinator_keys=["k"]), FindCoordinatorResponse, 4, KafkaError(CODE))
+    assert found.coordinators[0].error_message == CODE.message
