@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +82,7 @@ def command(
     if transactional_id is not None and options["acks"] != "all":
         raise click.UsageError("a transaction needs --acks all")
     from pybroker.records.compression import CompressionType
+    from pybroker.terminal.session import EXPECTED
     from pybroker.terminal.transaction import Transaction
     from pybroker.terminal.wire import wire_client
     from pybroker.terminal.writing import Writer
@@ -96,36 +98,54 @@ def command(
         writer = Writer(client, topic, acks=ACKS[options["acks"]], codec=codec, transaction=transaction)
         try:
             written = _write(writer, source, options["rate"])
-        except BaseException:
+        except BaseException as error:
             if transaction is not None:
                 with contextlib.suppress(Exception):  # the first error is reported, and the timeout ends the transaction
                     transaction.end(committed=False)
+            elif isinstance(error, EXPECTED) and writer.count:
+                raise _with_count(error, where, writer.count) from error
             raise
         if transaction is not None:
             transaction.end(committed=not is_aborted)
     _report(where, topic, written, is_aborted=is_aborted)
 
 
-def _write(writer: Writer, source: Iterator[list[Given]], rate: float | None) -> list[Written]:
-    """Write the records of each round when it is there, as many in a second as `rate` allows."""
+def _write(writer: Writer, source: Iterator[Iterable[Given]], rate: float | None) -> list[Written]:
+    """Write the records of each round when it is there, as many in a second as `rate` allows; and those before a wrong line."""
+    from pybroker.terminal.session import FailedError
+
     written: list[Written] = []
     began, count = time.monotonic(), 0
-    for records in source:
-        for record in records:
-            if rate is not None:
-                ahead_s = count / rate - (time.monotonic() - began)
-                if ahead_s > 0:
-                    written += writer.flush()
-                    time.sleep(ahead_s)
-            written += writer.add(record)
-            count += 1
-        written += writer.flush()
+    try:
+        for records in source:
+            for record in records:
+                if rate is not None:
+                    ahead_s = count / rate - (time.monotonic() - began)
+                    if ahead_s > 0:
+                        written += writer.flush()
+                        time.sleep(ahead_s)
+                written += writer.add(record)
+                count += 1
+            written += writer.flush()
+    except FailedError:
+        writer.flush()
+        raise
     return written
 
 
+def _with_count(error: Exception, where: Where, count: int) -> Exception:
+    """Return an error that also says how many records were written before it."""
+    from pybroker.terminal.numbers import counted
+    from pybroker.terminal.session import FailedError, failed
+
+    text = str(failed(error, where.target.bootstrap)).rstrip(".")
+    were = "was" if count == 1 else "were"
+    return FailedError(f"{text}{'' if text.endswith('?') else ';'} {counted(count, 'record')} {were} written before")
+
+
 @contextlib.contextmanager
-def _rounds(values: tuple[str, ...], file: Path | None, options: dict[str, Any]) -> Iterator[Iterator[list[Given]]]:
-    """Open the source of records, and yield an iterator of what is there at a time."""
+def _rounds(values: tuple[str, ...], file: Path | None, options: dict[str, Any]) -> Iterator[Iterator[Iterable[Given]]]:
+    """Open the source of records, and yield an iterator of what is there at a time; each line is parsed when it is its turn."""
     import sys
 
     from pybroker.terminal.escapes import unescaped
@@ -136,15 +156,11 @@ def _rounds(values: tuple[str, ...], file: Path | None, options: dict[str, Any])
         yield iter([[parse(value.encode(errors="surrogateescape"), f"value {number}") for number, value in enumerate(values, 1)]])
         return
 
-    def parsed(stream: Any) -> Iterator[list[Given]]:
-        number = 0
+    def parsed(stream: Any) -> Iterator[Iterable[Given]]:
+        numbers = itertools.count(1)
         for lines in rounds(stream, unescaped(options["delimiter"])):
-            given = []
-            for line in lines:
-                number += 1
-                if line or options["form"] == "lines":
-                    given.append(parse(line, f"line {number}"))
-            yield given
+            numbered = zip(lines, numbers)  # noqa: B905  the numbers have no end
+            yield (parse(line, f"line {number}") for line, number in numbered if line or options["form"] == "lines")
 
     try:
         with file.open("rb") if file is not None else contextlib.nullcontext(sys.stdin.buffer) as stream:

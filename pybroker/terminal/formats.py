@@ -13,11 +13,12 @@ import binascii
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from pybroker.listed import did_you_mean
 from pybroker.terminal.numbers import TIME_MS_MAX, moment_ms
 from pybroker.terminal.session import FailedError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pybroker.records.batch import Record
     from pybroker.tools.groups_admin import Partition
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 NO_TIMESTAMP: Final = -1
 """The timestamp of messages of magic 0, which have none."""
 BASE64: Final = "_base64"
+FIELDS: Final = (
+    "topic", "partition", "offset", "timestamp_ms", "timestamp", "key", "key_base64", "value", "value_base64", "headers",
+)  # fmt: skip
+"""The fields of a record in JSON: those that `as_json` writes, and `timestamp`, which may be a text such as 10m (ago)."""
+HEADER_FIELDS: Final = ("name", "value", "value_base64")
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
@@ -68,7 +74,9 @@ def harmless(line: bytes) -> str:
 
 
 def of_json(line: bytes, where: str) -> Given:
-    """Parse an object as `as_json` makes it. A value that is no text is written as JSON. Raises FailedError."""
+    """Parse an object as `as_json` makes it, or with bytes as `{"base64": "/w=="}`. Another value that is no text is written as
+    JSON; keys and headers must be texts. Raises FailedError, also for a field that records do not have.
+    """
     return of_json_with_offset(line, where)[0]
 
 
@@ -78,10 +86,11 @@ def of_json_with_offset(line: bytes, where: str) -> tuple[Given, int]:
         fields = json.loads(line)
         if not isinstance(fields, dict):
             raise TypeError("it is no object")
+        _check_fields(fields, FIELDS, f"{where}: a record")
         return Given(
             _bytes(fields, "key"),
-            _bytes(fields, "value"),
-            tuple((str(one["name"]), _bytes(one, "value")) for one in fields.get("headers") or ()),
+            _bytes(fields, "value", may_be_json=True),
+            tuple(_header(one, where) for one in fields.get("headers") or ()),
             None if fields.get("partition") is None else int(fields["partition"]),
             _timestamp_ms(fields),
         ), int(fields.get("offset", -1))
@@ -111,13 +120,32 @@ def _field(name: str, value: bytes | None) -> dict[str, str | None]:
         return {name + BASE64: base64.b64encode(value).decode()}
 
 
-def _bytes(fields: Mapping[str, Any], name: str) -> bytes | None:
+def _check_fields(fields: Mapping[str, Any], known: Sequence[str], what: str) -> None:
+    """Raise FailedError for a field that is not known: its data would be lost without a word."""
+    for name in fields:
+        if name not in known:
+            meant = did_you_mean(name, known) or f"; its fields are {', '.join(known)}"
+            raise FailedError(f"{what} has no field {name!r}{meant}")
+
+
+def _header(one: Any, where: str) -> tuple[str, bytes | None]:
+    if not isinstance(one, dict) or not isinstance(one.get("name", ""), str):
+        raise TypeError('a header must be an object as {"name": "source", "value": "shop"}')
+    _check_fields(one, HEADER_FIELDS, f"{where}: a header")
+    return one["name"], _bytes(one, "value", f"the value of header {one['name']!r}")
+
+
+def _bytes(fields: Mapping[str, Any], name: str, what: str = "", *, may_be_json: bool = False) -> bytes | None:
     if name + BASE64 in fields:
         return base64.b64decode(fields[name + BASE64], validate=True)
     value = fields.get(name)
-    if value is None:
-        return None
-    return (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
+    if value is None or isinstance(value, str):
+        return None if value is None else value.encode()
+    if isinstance(value, dict) and value.keys() == {"base64"}:  # as the page writes bytes
+        return base64.b64decode(value["base64"], validate=True)
+    if not may_be_json:
+        raise TypeError(f'{what or name} must be a text, null, or {{"base64": "/w=="}}')
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _timestamp_ms(fields: Mapping[str, Any]) -> int | None:

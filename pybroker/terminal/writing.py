@@ -55,7 +55,8 @@ class Written(NamedTuple):
 
 
 class Writer:
-    """Writes to one topic, which the broker creates if it may. `flush` sends what is gathered.
+    """Writes to one topic, which the broker creates if it may. `flush` sends what is gathered. `count` is the number of records
+    that are written, also when an error comes after them.
 
     Methods raise PipelineError, FailedError.
     """
@@ -71,6 +72,7 @@ class Writer:
     ) -> None:
         if topic not in client.topics([topic]):
             _create(client, topic)
+        self.count = 0
         self._client, self._name, self._acks, self._codec, self._transaction = client, topic, acks, codec, transaction
         self._topic: Topic = client.topic(topic)
         self._gathered: dict[int, list[Given]] = {}
@@ -163,11 +165,15 @@ class Writer:
                             error = one.index, one.error_code, one.error_message
                         else:
                             written.append(Written(one.index, one.base_offset, left.pop(one.index)[1]))
+                            self.count += written[-1].records
             if error is not None:
                 check(f"{self._name}-{error[0]}", error[1], error[2])
 
         self._client.retrying(attempt, self._name)
-        return written or [Written(index, -1, count) for index, (_, count) in batches.items()]
+        if self._acks == NONE:
+            written = [Written(index, -1, count) for index, (_, count) in batches.items()]
+            self.count += sum(one.records for one in written)
+        return written
 
     def _request(self, leader: Any, batches: dict[int, memoryview]) -> None:
         version = leader.version_of(ApiKey.PRODUCE)

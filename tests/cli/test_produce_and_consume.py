@@ -72,19 +72,20 @@ def test_json_goes_there_and_back(broker: ThreadBroker, topic: str) -> None:
         {"key": None, "value": None, "partition": 1, "timestamp": "2026-11-21T08:00:00Z"},
         {"value_base64": "AP8=", "partition": 1, "timestamp_ms": AT_MS},
         {"value": {"a": [1, "ä"]}, "partition": 1, "timestamp_ms": AT_MS},
+        {"key": {"base64": "az8="}, "value": {"base64": "/w=="}, "partition": 1, "timestamp_ms": AT_MS},
     ]
     lines(at, "produce", topic, "--format", "json", given="\n".join(map(json.dumps, given)) + "\n")
     rows = objects(at, "consume", topic)
     assert [(row["offset"], row["key"], row.get("value")) for row in rows] == [
-        (0, "k", "text"), (1, None, None), (2, None, None), (3, None, '{"a":[1,"ä"]}'),
+        (0, "k", "text"), (1, None, None), (2, None, None), (3, None, '{"a":[1,"ä"]}'), (4, "k?", None),
     ]  # fmt: skip
     assert rows[0]["headers"] == given[0]["headers"]
-    assert rows[2]["value_base64"] == "AP8="
+    assert (rows[2]["value_base64"], rows[4]["value_base64"]) == ("AP8=", "/w==")
     assert {row["timestamp_ms"] for row in rows} == {AT_MS}
     again = "".join(json.dumps(row) + "\n" for row in rows)
     lines(at, "produce", topic, "--format", "json", given=again)
-    copied = objects(at, "consume", topic, "--from", "4")
-    assert [{**row, "offset": row["offset"] - 4} for row in copied] == rows
+    copied = objects(at, "consume", topic, "--from", "5")
+    assert [{**row, "offset": row["offset"] - 5} for row in copied] == rows
 
 
 @pytest.mark.parametrize("text", ["0", "1000", str((1 << 63) - 1)])
@@ -115,6 +116,14 @@ def test_batches_without_keys_go_to_partitions_by_chance(
         ('{"headers": [{}]}', "line 1: a header has no name"),
         ('{"timestamp": "soon"}', "'soon' is no time"),
         ('{"timestamp_ms": -2}', "timestamp_ms -2 is no time"),
+        ('{"key": "a", "Value": "x"}', "line 1: a record has no field 'Value'. Did you mean 'value'?"),
+        ('{"zzz": 1}', "line 1: a record has no field 'zzz'; its fields are topic, partition, offset, timestamp_ms, "),
+        ('{"headers": [{"name": "a", "valu": "x"}]}', "line 1: a header has no field 'valu'. Did you mean 'value'"),
+        ('{"key": {"id": 1}}', 'line 1: not a record in JSON: key must be a text, null, or {"base64": "/w=="}'),
+        ('{"key": 7}', "key must be a text, null, or "),
+        ('{"key": {"base64": "?"}}', "line 1: not a record in JSON: "),
+        ('{"headers": [{"name": "a", "value": [1]}]}', "the value of header 'a' must be a text, null, or "),
+        ('{"headers": {"a": "x"}}', "a header must be an object as "),
     ],
 )
 def test_a_line_that_is_no_record_is_named(broker: ThreadBroker, topic: str, line: str, message: str) -> None:
@@ -122,6 +131,21 @@ def test_a_line_that_is_no_record_is_named(broker: ThreadBroker, topic: str, lin
     assert done.exit_code == 1
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_the_records_before_a_wrong_line_are_written_once_and_counted(broker: ThreadBroker, topic: str) -> None:
+    many = [f"{number:030d}" for number in range(50_000)]  # more than one read, and more than one batch
+    given = "".join(json.dumps({"key": one, "value": one}) + "\n" for one in many)
+    done = invoke(broker.bootstrap, "produce", topic, "--format", "json", given=given + '{"valu": 1}\n{"value": "never"}\n')
+    assert (done.exit_code, done.stderr) == (
+        1, "Error: line 50001: a record has no field 'valu'. Did you mean 'value'? 50,000 records were written before\n"
+    )  # fmt: skip
+    assert sorted(lines(broker.bootstrap, "consume", topic)) == many
+    done = invoke(broker.bootstrap, "produce", topic, "--separator", ":", given="a:b\nc\n")
+    assert done.stderr == "Error: line 2 has no ':' between a key and a value; 1 record was written before\n"
+    done = invoke(broker.bootstrap, "produce", topic, "--format", "json", given='{"partition": 0}\n{"partition": 3}\n')
+    assert done.stderr.endswith(f"{topic} has 3 partitions; 1 record was written before\n")
+    assert len(lines(broker.bootstrap, "consume", topic)) == 50_002
 
 
 def test_records_are_read_from_one_place_to_another(broker: ThreadBroker, topic: str) -> None:
