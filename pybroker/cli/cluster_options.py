@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -14,14 +17,19 @@ import click
 from pybroker.cli.main import ConfigurationError, RunError
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from pybroker.terminal.output import Output
     from pybroker.terminal.session import Cluster
     from pybroker.tools.target import Target
 
 INTERRUPTED: Final = 130
-"""The exit code after Ctrl-C, the same as a shell's."""
+"""The exit code after Ctrl-C and SIGTERM, the same as a shell's after Ctrl-C."""
 READER_GONE: Final = 141
 """The exit code when the reader of the output is gone, the same as a shell's for SIGPIPE."""
+
+ENDING_S: Final = 1.0
+"""How long after SIGTERM another one has no effect."""
 
 Command = Callable[..., Any]
 
@@ -41,6 +49,15 @@ class Where:
 
 json_option = click.option("--json", "is_json", is_flag=True, help="Print JSON for scripts: an object on each line.")
 """The option of commands whose output a script may read."""
+
+timeout_option = click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0.1),
+    metavar="SECONDS",
+    help="How long a response may take; 30 s by default.",
+)
+"""The option of commands that wait for responses."""
 
 
 def cluster_options(function: Command) -> Command:
@@ -69,13 +86,7 @@ def cluster_options(function: Command) -> Command:
 
     for option in (
         json_option,
-        click.option(
-            "--timeout",
-            "timeout_s",
-            type=click.FloatRange(min=0.1),
-            metavar="SECONDS",
-            help="How long a response may take; 30 s by default.",
-        ),
+        timeout_option,
         click.option(
             "--command-config", metavar="FILE", help="Read settings of the client from this properties file, as Kafka's tools do."
         ),
@@ -100,11 +111,12 @@ def has_colours() -> bool:
 
 @contextmanager
 def failures_in_one_line(bootstrap: str | None) -> Iterator[None]:
-    """Report an expected error of the block in one line, and end with the exit code that it has."""
+    """Report an expected error of the block in one line, and end with the exit code that it has. SIGTERM acts like Ctrl-C."""
     from pybroker.tools.errors import NOT_SUPPORTED, CommandError
 
     try:
-        yield
+        with _sigterm_as_ctrl_c():
+            yield
     except CommandError as error:
         raise (ConfigurationError if error.code == NOT_SUPPORTED else RunError)(str(error)) from error
     except KeyboardInterrupt as error:
@@ -120,6 +132,37 @@ def failures_in_one_line(bootstrap: str | None) -> Iterator[None]:
         if not isinstance(error, session.EXPECTED):
             raise
         raise RunError(str(session.failed(error, bootstrap or ""))) from error
+
+
+@contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    """Handle the first SIGTERM of the block as SIGINT. `timeout` sends two at once, and a second one would end the commit that
+    the first has begun: it has no effect, unless the command has not ended by itself for a while.
+    """
+    if threading.current_thread() is not threading.main_thread():  # only the main one receives signals
+        yield
+        return
+    came_at: float | None = None
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal came_at
+        if came_at is not None:
+            if time.monotonic() > came_at + ENDING_S:
+                signal.signal(number, signal.SIG_DFL)
+                signal.raise_signal(number)
+            return
+        came_at = time.monotonic()
+        interrupt = signal.getsignal(signal.SIGINT)
+        if not callable(interrupt):  # ignored, as in the background of a script, whose `kill` is heard all the same
+            raise KeyboardInterrupt
+        interrupt(signal.SIGINT, frame)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        if came_at is None:
+            signal.signal(signal.SIGTERM, before)
 
 
 def forget_stdout() -> None:

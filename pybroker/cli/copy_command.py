@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pybroker.cli.cluster_options import examples, failures_in_one_line, json_option
+from pybroker.cli.cluster_options import examples, failures_in_one_line, json_option, timeout_option
 from pybroker.cli.completing import topic_names
 from pybroker.cli.spark_options import failures_in_one_line as failures_of_the_job
 from pybroker.cli.spark_options import pair
@@ -43,6 +43,7 @@ DIRECTLY_S = 1.0
 @click.option("--allow-loss", "is_loss_allowed", is_flag=True, help="Continue when records were deleted before they were copied.")
 @click.option("--workers", default=4, show_default=True, type=click.IntRange(min=1), help="Partitions to copy at a time.")
 @click.option("--retry", "retry_s", default=60.0, show_default=True, help="Seconds to wait for a cluster that went away.")
+@timeout_option
 @json_option
 def command(
     *,
@@ -53,6 +54,7 @@ def command(
     state: Path,
     renamed: tuple[str, ...],
     follow: bool,
+    timeout_s: float | None,
     is_json: bool,
     **options: Any,
 ) -> None:
@@ -64,12 +66,12 @@ def command(
     if bool(topics) == (pattern is not None):
         raise click.UsageError("give either TOPIC or --pattern")
     options["renamed"] = dict(pair("--rename", one, "TOPIC=NAME") for one in renamed)
-    (from_address, connect_source), (to_address, connect_target) = _side(source), _side(target)
+    (from_address, connect_source), (to_address, connect_target) = _side(source, timeout_s), _side(target, timeout_s)
     from pybroker.spark.mirror import job
     from pybroker.terminal.numbers import counted
     from pybroker.terminal.output import Output
 
-    with failures_of_the_job("copy"):
+    with failures_in_one_line(None), failures_of_the_job("copy"):
         result = job.run(
             None,
             job.MirrorOptions(
@@ -99,7 +101,7 @@ def command(
     )
 
 
-def _side(text: str | None) -> tuple[str, ConnectBy]:
+def _side(text: str | None, timeout_s: float | None) -> tuple[str, ConnectBy]:
     """Return the address of a cluster and how to connect to it. The text is an address, a profile, or None for the cluster of
     the other commands. Raises RunError, ConfigurationError.
     """
@@ -108,6 +110,8 @@ def _side(text: str | None) -> tuple[str, ConnectBy]:
 
     is_address = text is not None and ":" in text
     with failures_in_one_line(None):
-        target = target_of(os.environ, bootstrap=text if is_address else None, profile=None if is_address else text)
+        target = target_of(
+            os.environ, bootstrap=text if is_address else None, profile=None if is_address else text, timeout_s=timeout_s
+        )
     with failures_in_one_line(target.bootstrap):
         return target.bootstrap, reached(target)

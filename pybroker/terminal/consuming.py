@@ -88,14 +88,21 @@ class Consuming:
         return True
 
     def _round(self, reader: Reader) -> None:
-        for partition, record in reader.records(wait_ms=WAIT_MS):
-            self._print(partition, record)
-            if self._left is not None:
-                self._left -= 1
-                if self._left == 0:
-                    break
-        self._flush()
-        self._printed = reader.reached_offsets  # what a broken pipe has taken before is printed again, rather than lost
+        printed: dict[Partition, int] = {}
+        try:
+            for partition, record in reader.records(wait_ms=WAIT_MS):
+                self._print(partition, record)
+                printed[partition] = record.offset + 1
+                if self._left is not None:
+                    self._left -= 1
+                    if self._left == 0:
+                        break
+            self._flush()
+            self._printed = reader.reached_offsets  # what a broken pipe has taken before is printed again, rather than lost
+        except KeyboardInterrupt:  # between any two steps: what was printed is on its way, and nothing else is committed
+            self._flush()
+            self._printed |= printed
+            raise
 
     def _reader(self, begins: Mapping[Partition, int], ends: Mapping[Partition, int] | None) -> Reader:
         return Reader(self._client, begins, committed=self._choice.committed, ends=ends)
