@@ -5,21 +5,23 @@ from __future__ import annotations
 import json
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pytest
+from click.testing import CliRunner
 from confluent_kafka import Producer
 from kafka import KafkaConsumer
 from playwright.sync_api import expect
 
+from integration.page.conftest import Shown
+from pybroker.cli.main import cli
 from pybroker.client.connection import Connection
 from pybroker.client.frames import Frames
 from pybroker.protocol.messages.list_offsets import ListOffsetsRequest
 from pybroker.testing import Broker, ThreadBroker
 
 if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext
-
-    from integration.page.conftest import Shown
+    from playwright.sync_api import Browser, BrowserContext
 
 
 def filled(broker: ThreadBroker) -> None:
@@ -116,7 +118,7 @@ def test_records_are_found_and_shown_whole(broker: ThreadBroker, shown: Shown) -
     assert "user-3" in shown.page.inner_text("tbody")
     shown.page.get_by_label("Partition", exact=True).first.fill("")
     shown.page.get_by_label("Show", exact=True).select_option("a time")
-    shown.page.get_by_label("Time", exact=True).evaluate(
+    shown.page.get_by_label("Time in ").evaluate(
         "(input) => { const at = new Date(4000); at.setMinutes(at.getMinutes() - at.getTimezoneOffset());"
         " input.value = at.toISOString().slice(0, 23); }"
     )
@@ -134,6 +136,31 @@ def test_records_are_found_and_shown_whole(broker: ThreadBroker, shown: Shown) -
     assert "trace: t3" in box.inner_text()
     shown.page.keyboard.press("Escape")
     box.wait_for(state="detached")
+
+
+@pytest.mark.parametrize(
+    ("zone", "winter", "summer"),
+    [
+        ("Asia/Tokyo", "1970-01-02 09:00:00.000 +09:00", "1970-07-02 09:00:00.000 +09:00"),
+        ("America/St_Johns", "1970-01-01 20:30:00.000 -03:30", "1970-07-01 21:30:00.000 -02:30"),
+    ],
+)
+def test_times_have_the_zone_of_the_browser(
+    broker: ThreadBroker, browser: Browser, tmp_path: Path, zone: str, winter: str, summer: str
+) -> None:
+    broker.create_topic("orders", 2)
+    for partition, day in enumerate((1, 182)):
+        broker.produce("orders", "x", partition=partition, timestamp_ms=day * 86_400_000)
+    context = browser.new_context(timezone_id=zone)
+    try:
+        assert broker.admin_url is not None
+        shown = Shown(context.new_page(), broker.admin_url, tmp_path).open("topics", "orders")
+        shown.row(summer).wait_for()
+        shown.row(winter).wait_for()
+        shown.page.get_by_label("Show", exact=True).select_option("a time")
+        expect(shown.page.get_by_label(f"Time in {zone}")).to_be_visible()
+    finally:
+        context.close()
 
 
 def test_more_records_are_shown_on_demand(broker: ThreadBroker, shown: Shown) -> None:
@@ -188,17 +215,55 @@ def test_records_are_written_and_sent_again(broker: ThreadBroker, shown: Shown) 
     assert (second.key, second.value, second.headers) == (first.key, first.value, first.headers)
 
 
+def exported(shown: Shown, path: Path) -> list[dict[str, Any]]:
+    """Export a topic whose records are shown, and return the lines."""
+    with shown.page.expect_download() as download:
+        shown.press("Export")
+    download.value.save_as(path)
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_records_are_exported_as_the_commands_write_and_read_them(broker: ThreadBroker, shown: Shown, tmp_path: Path) -> None:
+    headers = [("h", b"\xfd"), ("h", None), ("h", b"text")]
+    broker.produce("orders", b"\xff\x00", key=b"\xfe", headers=headers, timestamp_ms=1_000)
+    broker.produce("orders", None, key="a", timestamp_ms=2_000)
+    broker.produce("orders", "ä", timestamp_ms=3_000)
+    shown.open("topics", "orders")
+    shown.page.locator("summary", has_text="Export").click()
+    found = exported(shown, tmp_path / "orders.jsonl")
+    runner = CliRunner(env={"PYBROKER_BOOTSTRAP": broker.bootstrap})
+    printed = runner.invoke(cli, ["consume", "orders", "--json"])
+    assert found == [json.loads(line) for line in printed.output.splitlines()]
+    written = runner.invoke(cli, ["produce", "copy", "--file", str(tmp_path / "orders.jsonl"), "--format", "json"])
+    assert written.exit_code == 0, written.output
+    assert [one._replace(topic="orders") for one in broker.consume("copy")] == broker.consume("orders")
+
+
+def test_records_of_aborted_transactions_are_exported_on_demand_alone(broker: ThreadBroker, shown: Shown, tmp_path: Path) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "shop"})
+    producer.init_transactions(20)
+    for value, end in ((b"aborted", producer.abort_transaction), (b"committed", producer.commit_transaction)):
+        producer.begin_transaction()
+        producer.produce("orders", value)
+        assert producer.flush(20) == 0
+        end(20)
+    shown.open("topics", "orders")
+    shown.row("aborted").wait_for()
+    shown.page.locator("summary", has_text="Export").click()
+    path = tmp_path / "orders.jsonl"
+    assert [one["value"] for one in exported(shown, path)] == ["committed"]
+    shown.page.get_by_label("Records of open and aborted transactions, too").check()
+    assert [one["value"] for one in exported(shown, path)] == ["aborted", "committed"]
+
+
 def test_records_are_exported_and_imported(broker: ThreadBroker, shown: Shown, tmp_path: Path) -> None:
     filled(broker)
     broker.produce("orders", b"\xff", timestamp_ms=9_000)
     broker.create_topic("copy", 2)
     shown.open("topics", "orders")
     shown.page.locator("summary", has_text="Export").click()
-    with shown.page.expect_download() as download:
-        shown.press("Export")
     path = tmp_path / "orders.jsonl"
-    download.value.save_as(path)
-    assert len(path.read_text().splitlines()) == 7
+    assert len(exported(shown, path)) == 7
     shown.open("topics", "copy")
     shown.page.locator("summary", has_text="Export").click()
     shown.press("Import")
@@ -303,19 +368,38 @@ def test_a_group_is_moved_and_deleted(broker: ThreadBroker, shown: Shown) -> Non
     shown.press("Show the new offsets")
     shown.page.get_by_text("Would be reset to").wait_for()
     assert offsets() == [3, 3]
-    shown.press("Reset")
+    for verb in ("Cancel", "Reset"):
+        shown.press("Reset")
+        expect(shown.page.locator("dialog pre")).to_have_text("orders 0: 0\norders 1: 0")
+        assert offsets() == [3, 3]
+        shown.press(verb)
+    shown.notice("The offsets are reset")
     shown.page.get_by_text("Reset to").wait_for()
     assert offsets() == [0, 0]
     shown.page.get_by_label("To", exact=True).select_option("an offset")
     shown.page.get_by_label("Offset", exact=True).fill("2")
     shown.page.get_by_label("Partition", exact=True).fill("1")
     shown.press("Reset")
-    shown.page.get_by_text("orders 1: 2").wait_for()
+    expect(shown.page.locator("dialog pre")).to_have_text("orders 1: 2")
+    shown.press("Reset")
+    shown.page.get_by_text("Reset to orders 1: 2").wait_for()
     assert offsets() == [0, 2]
     shown.press("Delete the group")
     shown.press("Delete the group")
     shown.notice("The group billing is deleted")
     assert broker.groups() == {}
+
+
+def test_a_group_that_has_committed_nothing_shows_no_lag(broker: ThreadBroker, shown: Shown) -> None:
+    filled(broker)
+    consumer = KafkaConsumer("orders", bootstrap_servers=broker.bootstrap, group_id="billing", enable_auto_commit=False)
+    consumer.poll(timeout_ms=1_000)
+    shown.open("groups")
+    shown.row("billing").wait_for()
+    assert shown.row("billing").inner_text().split("\t")[-1].strip() == "-"
+    shown.page.get_by_role("link", name="billing").click()
+    shown.page.locator(".card", has_text="Lag").get_by_text("-", exact=True).wait_for()
+    consumer.close()
 
 
 def test_clients_that_kafka_4_refuses_are_marked(broker: ThreadBroker, shown: Shown) -> None:

@@ -11,7 +11,7 @@ from pybroker.faults.rule import ACTIONS, COUNTS, Rule
 from pybroker.times.lanes import PARTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pybroker.admin.calls import Json
     from pybroker.admin.route import Route
@@ -36,6 +36,8 @@ ERROR: Final = {
     "properties": {"error": {"type": "string", "description": "A sentence for a person."}},
 }
 OBJECT: Final = {"type": "object"}
+METRICS: Final = "/metrics"
+"""It has no route, because its response is no JSON."""
 
 
 def _rule() -> Json:
@@ -71,8 +73,8 @@ ADVANCE: Final = {
 
 
 def document_of(routes: Iterable[Route]) -> Json:
-    """Return the description of some routes."""
-    paths: Json = {}
+    """Return the description of some routes, and of the metrics."""
+    paths: Json = {METRICS: {"get": _metrics()}}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
     return {
@@ -104,12 +106,26 @@ def _operation(route: Route) -> Json:
                 "description": HTTPStatus(route.status).phrase,
                 "content": {"application/json": {"schema": route.returns}},
             },
-            **{str(status): _error(text) for status, text in sorted({**COMMON, **route.errors}.items())},
+            **_errors({**COMMON, **route.errors}),
         },
     }
     if route.body is not None:
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": route.body}}}
     return operation
+
+
+def _metrics() -> Json:
+    page = {"description": HTTPStatus.OK.phrase, "content": {"text/plain": {"schema": {"type": "string"}}}}
+    return {
+        "operationId": "show_metrics",
+        "summary": "The metrics, in the text format of Prometheus.",
+        "parameters": [],
+        "responses": {"200": page, **_errors(COMMON)},
+    }
+
+
+def _errors(texts: Mapping[int, str]) -> Json:
+    return {str(status): _error(text) for status, text in sorted(texts.items())}
 
 
 def _error(text: str) -> Json:

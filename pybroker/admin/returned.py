@@ -59,7 +59,12 @@ TOPIC: Final = exactly(**_OF_TOPIC, settings=list_of(_SETTING))
 TOPIC_NAME: Final = exactly(name=TEXT)
 STARTS: Final = exactly(starts={**by_name(NUMBER), "description": "By partition."})
 
-_OF_GROUP: Final = {"group_id": TEXT, "kind": TEXT, "state": TEXT, "lag": NUMBER}
+_OF_GROUP: Final[Json] = {
+    "group_id": TEXT,
+    "kind": TEXT,
+    "state": TEXT,
+    "lag": {**NUMBER_OR_NULL, "description": "Of all partitions for which it has committed; null: it has committed nothing."},
+}
 _MEMBER: Final = exactly(member_id=TEXT, instance_id=TEXT_OR_NULL, client_id=TEXT, host=TEXT, assigned=list_of(PARTITION))
 _COMMITTED: Final = exactly(topic=TEXT, partition=NUMBER, offset=NUMBER, end=NUMBER, lag=NUMBER, metadata=TEXT)
 GROUP: Final = exactly(**_OF_GROUP, members=list_of(_MEMBER), offsets=list_of(_COMMITTED))

@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.admin.calls import BAD_REQUEST, STATUSES, UNAVAILABLE, AdminError, Call
+from pybroker.admin.document import METRICS
 from pybroker.admin.guards import BODY_BYTES_MAX, JSON_TYPE, Guards
 from pybroker.admin.routes import route_of
 from pybroker.http_server import Bounds, HttpServer, Response
@@ -35,9 +36,8 @@ CONNECTION_S: Final = 600.0
 """An advance of the clock may take long."""
 READ_BYTES_MAX: Final = 64 << 20
 """A body that is too long is read up to this length, so that the client gets the response."""
-METRICS: Final = "/metrics"
 PROBES: Final = ("/livez", "/readyz")
-"""Open to everyone where clients log in, as a health check does not."""
+"""Open to everyone, as a health check does not log in and has no token; they show nothing else."""
 READS: Final = ("GET", "HEAD")
 ASSET_HEADERS: Final = (
     ("Cache-Control", "no-cache"),
@@ -111,9 +111,9 @@ class _Responder:
 
     def _principal_of(self, request: Request, path: str) -> str:
         """Return the principal of a request. Raises AdminError."""
+        if path in PROBES:
+            return ANONYMOUS
         if self._guards.has_logins:
-            if path in PROBES:
-                return ANONYMOUS
             _ = self._subject.parts  # the users are known when the broker serves
         return self._guards.principal_of(request)
 

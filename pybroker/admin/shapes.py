@@ -47,7 +47,7 @@ def of_group(group: Group) -> Json:
         "group_id": group.group_id,
         "kind": group.kind,
         "state": group.state,
-        "lag": group.lag,
+        "lag": _lag(group),
         "members": [
             {
                 "member_id": one.member_id,
@@ -81,10 +81,14 @@ def of_group_in_short(group: Group) -> Json:
         "group_id": group.group_id,
         "kind": group.kind,
         "state": group.state,
-        "lag": group.lag,
+        "lag": _lag(group),
         "member_count": len(group.members),
         "topics": [{"topic": topic, "lag": lag} for topic, lag in lags.items()],
     }
+
+
+def _lag(group: Group) -> int | None:
+    return group.lag if group.offsets else None
 
 
 def of_transaction(transaction: Transaction) -> Json:

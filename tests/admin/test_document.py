@@ -8,7 +8,7 @@ import re
 import pytest
 from jsonschema import ValidationError
 
-from pybroker.admin.document import COMMON, OBJECT, document_of
+from pybroker.admin.document import COMMON, METRICS, OBJECT, document_of
 from pybroker.admin.routes import ROUTES, route_of
 from pybroker.faults.rule import Rule
 from tests.admin.described import Described
@@ -17,8 +17,9 @@ from tests.admin.described import Described
 def test_each_route_is_in_the_document_and_the_other_way_round() -> None:
     document = document_of(ROUTES)
     described = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
-    assert described == {(route.method, route.path) for route in ROUTES}
-    for method, path in described:
+    routes = {(route.method, route.path) for route in ROUTES}
+    assert described == {*routes, ("GET", METRICS)}
+    for method, path in routes:
         found, names, _ = route_of(method, re.sub(r"\{\w+\}", "one", path))
         assert (found.method, found.path) == (method, path)
         operation = document["paths"][path][method.lower()]

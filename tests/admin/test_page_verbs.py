@@ -264,6 +264,19 @@ async def test_a_group_is_moved_and_removed_when_it_has_no_members(broker: Broke
     assert await page.get("/v1/groups") == {"groups": []}
 
 
+async def test_a_group_that_has_committed_nothing_has_no_lag(broker: Broker, page: Page) -> None:
+    await broker.produce("orders", "1")
+    consumer = AIOKafkaConsumer("orders", bootstrap_servers=broker.bootstrap, group_id="shop", enable_auto_commit=False)
+    await consumer.start()
+    for path in ("/v1/groups", "/v1/groups?short=true"):
+        assert [one["lag"] for one in (await page.get(path))["groups"]] == [None]
+    found = await page.get("/v1/groups/shop")
+    assert (found["lag"], found["offsets"], len(found["members"])) == (None, [], 1)
+    await consumer.stop()
+    await page.send("POST", "/v1/groups/shop/offsets", {"topic": "orders", "to": "latest"})
+    assert (await page.get("/v1/groups/shop"))["lag"] == 0
+
+
 async def test_names_may_have_any_sign(page: Page) -> None:
     name = "a/b?ü"
     await page.send("POST", "/v1/topics", {"name": "orders"})
@@ -291,3 +304,5 @@ async def test_more_groups_than_fit_into_a_request_are_shown(page: Page, monkeyp
 async def test_the_metrics_are_there_too(page: Page) -> None:
     text = await asyncio.to_thread(page.text, "/metrics")
     assert b"pybroker_native_part" in text
+    described = (await page.get("/v1/openapi.json"))["paths"]["/metrics"]["get"]["responses"]
+    assert [*described["200"]["content"]] == ["text/plain"]

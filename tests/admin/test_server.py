@@ -195,7 +195,7 @@ async def test_a_form_cannot_send_a_body() -> None:
         assert (await api.of_loop("GET", "/v1/faults")).body == {"faults": []}
 
 
-@pytest.mark.parametrize("path", ["/livez", "/readyz", "/v1/faults", "/v1/openapi.json", "/nothing"])
+@pytest.mark.parametrize("path", ["/v1/faults", "/v1/openapi.json", "/nothing"])
 @pytest.mark.parametrize("authorization", [None, "Bearer", "Bearer wrong", f"Basic {TOKEN}", TOKEN, "Bearer t\xf6ken"])
 async def test_each_request_needs_the_token(path: str, authorization: str | None, caplog: pytest.LogCaptureFixture) -> None:
     async with serving(TOKEN) as api:
@@ -206,6 +206,13 @@ async def test_each_request_needs_the_token(path: str, authorization: str | None
         assert TOKEN not in reply.error
         assert (await api.of_loop("GET", path)).status in {200, 404}
     assert TOKEN not in caplog.text
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz"])
+async def test_a_health_check_needs_no_token(path: str) -> None:
+    async with serving(TOKEN) as api:
+        assert (await Api(api.url).of_loop("GET", path))[:2] == (200, {"status": "ok"})
+        assert (await Api(api.url).of_loop("POST", path)).status == 405
 
 
 async def test_until_the_broker_serves_clients_there_is_its_state_alone() -> None:

@@ -19,7 +19,7 @@ export function show(main, stay) {
   ], { name: "offsets", empty: "The group has committed nothing." });
   const topics = h("datalist", { id: "topics" });
   main.append(title(name), about, h("h2", {}, "Offsets"), offsets.element, h("h2", {}, "Members"), members.element,
-    h("h2", {}, "Reset the offsets"), lead("The offsets can be reset while the group has no members."), topics, reset(path),
+    h("h2", {}, "Reset the offsets"), lead("The offsets can be reset while the group has no members."), topics, reset(name, path),
     h("h2", {}, "Remove"), h("div", { class: "bar" }, button("Delete the group", async () => {
       if (!(await confirmed(`Delete the group ${name} with its offsets? This cannot be undone.`, "Delete the group"))) return;
       await call("DELETE", path);
@@ -37,7 +37,7 @@ export function show(main, stay) {
   });
 }
 
-function reset(path) {
+function reset(name, path) {
   const result = h("pre", { "aria-live": "polite" });
   const bodyOf = (given) => {
     const body = { topic: given.topic, ...placed("to", given) };
@@ -46,7 +46,10 @@ function reset(path) {
   };
   const lines = (found) => Object.entries(found.offsets).map(([index, at]) => `${found.topic} ${index}: ${number(at)}`).join("\n");
   const made = form(async (given) => {
-    const found = await call("POST", `${path}/offsets`, bodyOf(given));
+    const body = bodyOf(given);
+    const planned = lines(await call("POST", `${path}/offsets`, { ...body, dry_run: true }));
+    if (!(await confirmed(`Reset the offsets of the group ${name}? It reads on from these then.`, "Reset", planned))) return;
+    const found = await call("POST", `${path}/offsets`, body);
     result.textContent = `Reset to\n${lines(found)}`;
     notice("The offsets are reset");
   }, "Reset", h("div", { class: "bar" },

@@ -1,5 +1,7 @@
 // The parts that views are made of.
 
+import { ZONE } from "./text.js";
+
 const ROWS = 200;
 
 export function h(name, attributes = {}, ...children) {
@@ -61,7 +63,7 @@ export const choice = (attributes, options) =>
 export function place(name, text, words) {
   const chosen = choice({ name }, [...words, ["offset", "an offset"], ["time", "a time"]]);
   const offset = field("Offset", h("input", { name: "offset", type: "number", min: 0, value: 0 }));
-  const moment = field("Time", h("input", { name: "time", type: "datetime-local", step: "0.001" }));
+  const moment = field(`Time in ${ZONE}`, h("input", { name: "time", type: "datetime-local", step: "0.001" }));
   const adapt = () => { offset.hidden = chosen.value !== "offset"; moment.hidden = chosen.value !== "time"; };
   chosen.addEventListener("change", adapt);
   adapt();
@@ -88,10 +90,10 @@ export function notice(text, kind = "") {
   setTimeout(() => made.remove(), kind ? 12000 : 5000);
 }
 
-export function confirmed(text, verb) {
+export function confirmed(text, verb, more = "") {
   return new Promise((resolve) => {
     const box = h("dialog", { "aria-labelledby": "question" },
-      h("p", { id: "question" }, text),
+      h("p", { id: "question" }, text), more && h("pre", {}, more),
       h("div", { class: "bar" }, button(verb, () => box.close("yes"), "danger"), button("Cancel", () => box.close("no"))));
     box.addEventListener("close", () => {
       box.remove();

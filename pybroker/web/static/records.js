@@ -89,7 +89,7 @@ export function showRecords(content, stay, name, path) {
     field("Partition", partition), committed));
 
   const writer = writing(path, () => live.firstChild.checked || load({ from: "last" }));
-  content.append(search, h("div", { class: "bar" }, live), writer.element, moving(stay, name, path, chosen), table.element,
+  content.append(search, h("div", { class: "bar" }, live), writer.element, moving(stay, name, path, partition), table.element,
     h("div", { class: "bar" }, more, left));
   stay.once(() => load({ from: "last" }));
 }
@@ -145,13 +145,21 @@ function writing(path, done) {
   return { element, fill };
 }
 
-// A record of a line, in the page's form or in that of `pybroker export` and `pybroker consume --json`.
+// A record of a line, in the form of the API or in that of `pybroker export` and `pybroker consume --json`.
 function recordOf(given) {
   if (given === null || typeof given !== "object" || Array.isArray(given) || !("value" in given || "value_base64" in given)) return null;
   const bytes = (one, name) => (one[`${name}_base64`] === undefined ? one[name] ?? null : { base64: one[`${name}_base64`] });
   const { timestamp_ms, partition } = given;
   const headers = (given.headers ?? []).map((one) => ({ name: one.name ?? one.key, value: bytes(one, "value") }));
   return { key: bytes(given, "key"), value: bytes(given, "value"), headers, timestamp_ms, partition };
+}
+
+// A record as a line of `pybroker export` and `pybroker consume --json`: bytes have a name of their own there.
+function lineOf(topic, { partition, offset, timestamp_ms, key, value, headers }) {
+  const named = (name, of) => (of !== null && typeof of === "object" ? { [`${name}_base64`]: of.base64 } : { [name]: of });
+  const made = { topic, partition, offset, timestamp_ms, ...named("key", key), ...named("value", value) };
+  if (headers.length) made.headers = headers.map((one) => ({ name: one.name, ...named("value", one.value) }));
+  return `${JSON.stringify(made)}\n`;
 }
 
 function headersOf(text) {
@@ -162,20 +170,22 @@ function headersOf(text) {
   });
 }
 
-function moving(stay, name, path, chosen) {
+function moving(stay, name, path, partition) {
   const progress = h("progress", { hidden: true, "aria-label": "Progress", max: 1, value: 0 });
   const step = (value) => { progress.hidden = value >= 1; progress.value = value; };
+  const uncommitted = check("Records of open and aborted transactions, too", {});
   const file = h("input", { type: "file", accept: ".jsonl,.json,.ndjson", "aria-label": "File to import" });
 
   async function exportAll() {
     const lines = [];
-    let found = await stay.get(`${path}/records${query({ ...chosen(), from: "start", limit: EXPORT_PAGE, bytes: 16 << 20 })}`);
+    const asked = { partition: partition.value, committed: String(!uncommitted.firstChild.checked), limit: EXPORT_PAGE, bytes: 16 << 20 };
+    let found = await stay.get(`${path}/records${query({ ...asked, from: "start" })}`);
     const all = found.left + found.records.length || 1;
     for (;;) {
-      for (const one of found.records) lines.push(`${JSON.stringify(one)}\n`);
+      for (const one of found.records) lines.push(lineOf(name, one));
       if (!found.left) break;
       step(1 - found.left / all);
-      found = await stay.get(`${path}/records${query({ ...chosen(), next: found.next, limit: EXPORT_PAGE, bytes: 16 << 20 })}`);
+      found = await stay.get(`${path}/records${query({ ...asked, next: found.next })}`);
     }
     step(1);
     save(`${name}.jsonl`, lines, "application/x-ndjson");
@@ -216,5 +226,5 @@ function moving(stay, name, path, chosen) {
   }
 
   return h("details", {}, h("summary", {}, "Export and import"), h("fieldset", {}, h("legend", {}, "Records as JSON, one in each line"),
-    h("div", { class: "bar" }, button("Export", exportAll), file, button("Import", importAll)), progress));
+    h("div", { class: "bar" }, button("Export", exportAll), uncommitted), h("div", { class: "bar" }, file, button("Import", importAll)), progress));
 }

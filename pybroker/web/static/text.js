@@ -3,7 +3,7 @@
 const UNITS = ["B", "kB", "MB", "GB", "TB"];
 const numbers = new Intl.NumberFormat("en");
 
-export const number = (value) => numbers.format(value);
+export const number = (value) => (value === null ? "-" : numbers.format(value));
 
 export function bytes(value) {
   if (value === null) return "";
@@ -21,14 +21,20 @@ export function rate(perSecond) {
   return `${perSecond > 0 && perSecond < 10 ? perSecond.toFixed(1) : number(Math.round(perSecond))}/s`;
 }
 
+// In the zone of the browser, with its distance from UTC, which summer time changes.
 export function time(ms) {
   if (ms < 0) return "none";
   const date = new Date(ms);
   if (Number.isNaN(date.getTime())) return String(ms);
   const two = (value, length = 2) => String(value).padStart(length, "0");
   const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
-  return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}.${two(date.getMilliseconds(), 3)}`;
+  const ahead = -date.getTimezoneOffset();
+  const minutes = Math.round(Math.abs(ahead));
+  const zone = `${ahead < 0 ? "-" : "+"}${two(Math.floor(minutes / 60))}:${two(minutes % 60)}`;
+  return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}.${two(date.getMilliseconds(), 3)} ${zone}`;
 }
+
+export const ZONE = new Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 // What a key or value of a record is: a text, bytes, or nothing.
 export function content(value) {
