@@ -19,11 +19,11 @@ def listed(names: Sequence[Any], text_of: Callable[[Any], str] = str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return ". Did you mean 'orders' or 'order'?" with the known names that are like `name`; nothing when there are none.
+    """Return ". Did you mean 'orders' or 'order'?" with other known names that are like `name`; nothing when there are none.
 
     It ends a sentence that names what does not exist, and that has no full stop.
     """
     import difflib  # noqa: PLC0415  only after a mistake
 
-    similar = difflib.get_close_matches(name, list(known), cutoff=SIMILARITY)
+    similar = difflib.get_close_matches(name, [one for one in known if one != name], cutoff=SIMILARITY)
     return f". Did you mean {' or '.join(map(repr, similar))}?" if similar else ""

@@ -22,7 +22,7 @@ def command() -> None:
 @command.command("list")
 @cluster_options
 def list_groups(*, where: Where) -> None:
-    """List groups with their state, and how many records they are behind."""
+    """List groups with their state, and how many records they are behind, where they have committed offsets."""
     from pybroker.terminal.output import Column, bad_if_any
     from pybroker.terminal.overview import lags
 
@@ -47,10 +47,11 @@ def describe(*, where: Where, names: tuple[str, ...]) -> None:
             rows = groups.partitions_of(cluster, group)
             if position:
                 output.line()
-            lag = sum(row["lag"] or 0 for row in rows)
+            lag = groups.lag_of(row["lag"] for row in rows)
+            behind = "no offsets committed" if lag is None else f"{counted(lag, 'record')} behind"
             assignor = f", {group.assignor}" if group.assignor else ""
             members = counted(len(group.members), "member")
-            output.line(f"{name}: {group.state}{assignor}, {members}, {counted(lag, 'record')} behind", "1")
+            output.line(f"{name}: {group.state}{assignor}, {members}, {behind}", "1")
             columns: list[Column | str] = [
                 "topic",
                 "partition",

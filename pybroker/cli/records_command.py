@@ -24,7 +24,7 @@ def command() -> None:
 def delete(*, where: Where, topic: str, before: str, is_sure: bool) -> None:
     """Delete the records of a topic, or of some of its partitions, before an offset or a time.
 
-    With --before end, the topic is empty.
+    With --before end, or an offset beyond the end, the topic is empty.
     """
     from pybroker.terminal import groups, topics
     from pybroker.terminal.numbers import when_ms
@@ -48,3 +48,6 @@ def delete(*, where: Where, topic: str, before: str, is_sure: bool) -> None:
         confirmed(f"Delete the records of {name} in partitions {shown}?", is_sure=is_sure)
         rows = topics.delete_records(cluster, name, offsets)
     where.output.rows(["topic", "partition", "first"], rows)
+    if before.isdecimal() and at_ms is None:
+        for index in (index for index, end in sorted(offsets.items()) if end < int(before)):
+            where.output.line(f"Partition {index} ends before offset {int(before):,}: all its records are deleted.")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pybroker import extras
 from pybroker.cli.main import RunError
 from pybroker.cli.spark_options import SparkOptions, failures_in_one_line, job, spark_options, time_option
 
@@ -86,4 +85,4 @@ def check_packages(what: str) -> None:
 
     missing = [name for name in ("numpy", "pyarrow", "matplotlib") if importlib.util.find_spec(name) is None]
     if missing:
-        raise RunError(f"{what} {', '.join(missing)}: {extras.command('spark')}")
+        raise RunError(f"{what} {', '.join(missing)}: pip install {' '.join(missing)}")

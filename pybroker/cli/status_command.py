@@ -35,13 +35,14 @@ def _print(where: Where, found: Row) -> None:
 
     output = where.output
     brokers, behind = found["brokers"], found["groups_behind"]
+    unknown = f", {len(found['groups_without_lag']):,} without committed offsets" if found["groups_without_lag"] else ""
     controller = "" if found["controller"] is None else f", controller {found['controller']}"
     facts = [
         ("Cluster", f"{found['cluster']} at {where.target.bootstrap}"),
         ("Brokers", f"{len(brokers)} ({', '.join(map(str, brokers))}){controller}: {'; '.join(found['software'])}"),
         ("Topics", f"{found['topics']:,}, {counted(found['records'], 'record')}; {found['internal_topics']} internal"),
         ("Partitions", f"{found['partitions']:,}, {size(found['bytes'])} on all brokers"),
-        ("Groups", f"{found['groups']:,}, {len(behind):,} behind"),
+        ("Groups", f"{found['groups']:,}, {len(behind):,} behind{unknown}"),
     ]
     if found["open_transactions"] is not None:
         facts.append(("Transactions", f"{found['open_transactions']:,} open"))

@@ -28,8 +28,11 @@ NO_TIMESTAMP: Final = -1
 BASE64: Final = "_base64"
 FIELDS: Final = (
     "topic", "partition", "offset", "timestamp_ms", "timestamp", "key", "key_base64", "value", "value_base64", "headers",
+    "size_bytes",
 )  # fmt: skip
-"""The fields of a record in JSON: those that `as_json` writes, and `timestamp`, which may be a text such as 10m (ago)."""
+"""The fields of a record in JSON: those that `as_json` writes; `timestamp`, which may be a text such as 10m (ago); `size_bytes`,
+which the page writes, and which has no effect.
+"""
 HEADER_FIELDS: Final = ("name", "value", "value_base64")
 Headers = tuple[tuple[str, bytes | None], ...]
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.listed import did_you_mean
 from pybroker.terminal import configs, topics
+from pybroker.terminal.numbers import counted
 from pybroker.terminal.session import Cluster, FailedError, check
 from pybroker.tools.groups_admin import EARLIEST, LATEST, Group, Member, Partition, by_topic
 from pybroker.tools.kafka_errors import GROUP_ID_NOT_FOUND
@@ -45,6 +46,12 @@ def partitions_of(cluster: Cluster, group: Group) -> list[dict[str, Any]]:
     return rows + [_row(group.group_id, None, offset=None, end=None, reader=one) for one in group.members if not one.assigned]
 
 
+def lag_of(lags: Iterable[int | None]) -> int | None:
+    """Return how far a group is behind in the partitions whose lag is known, and None where it is in none."""
+    known = [lag for lag in lags if lag is not None]
+    return sum(known) if known else None
+
+
 def _row(group_id: str, key: Partition | None, *, offset: int | None, end: int | None, reader: Member | None) -> dict[str, Any]:
     """Return the row of a partition, or of a member that reads none."""
     return {
@@ -65,7 +72,11 @@ def scope(cluster: Cluster, group_id: str, texts: Sequence[str]) -> list[Partiti
     if not texts:
         found = sorted(cluster.committed(group_id))
         if not found:
-            raise FailedError(f"group {group_id} has committed no offsets: name topics with --topic{_meant(cluster, group_id)}")
+            members = cluster.described(group_id).members
+            has = f", and has {counted(len(members), 'member')}" if members else ""
+            is_known = any(one.group_id == group_id for one in cluster.listed())
+            meant = "" if is_known else _meant(cluster, group_id)
+            raise FailedError(f"group {group_id} has committed no offsets{has}: name topics with --topic{meant}")
         return found
     return [partition for text in texts for partition in chosen(cluster, text)]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pybroker.client.errors import ClientError
 from pybroker.protocol.messages.list_transactions import ListTransactionsRequest
 from pybroker.terminal import brokers, topics
+from pybroker.terminal.groups import lag_of
 from pybroker.tools.groups_admin import LATEST
 
 if TYPE_CHECKING:
@@ -35,12 +36,13 @@ def overview(cluster: Cluster) -> Row:
         "bytes": sum(one["bytes"] or 0 for one in members),
         "groups": len(groups),
         "groups_behind": sorted((one for one in groups if one["lag"]), key=lambda one: -int(one["lag"])),
+        "groups_without_lag": sorted(one["group"] for one in groups if one["lag"] is None),
         "open_transactions": open_transactions(cluster),
     }
 
 
 def lags(cluster: Cluster) -> list[dict[str, Any]]:
-    """Return a row for each group, with how many records it is behind in all partitions together."""
+    """Return a row for each group, with how many records it is behind in all partitions in which it has committed."""
     found, committed = cluster.listed(), {}
     for group in found:
         committed[group.group_id] = cluster.committed(group.group_id)
@@ -55,7 +57,7 @@ def lags(cluster: Cluster) -> list[dict[str, Any]]:
             "type": (group.group_type or "classic").lower(),
             "topics": sorted({partition.topic for partition in committed[group.group_id]}),
             "partitions": len(committed[group.group_id]),
-            "lag": sum(max(0, ends[at] - offset) for at, offset in committed[group.group_id].items() if at in ends),
+            "lag": lag_of(max(0, ends[at] - offset) for at, offset in committed[group.group_id].items() if at in ends),
         }
         for group in found
     ]

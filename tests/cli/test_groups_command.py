@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from pybroker.testing import Broker, ThreadBroker
+from testing.waiting import until
 from tests.cli.cluster import commit, lines, objects, refusal
 
 
@@ -52,6 +54,28 @@ def test_a_reset_that_cannot_be_is_refused(broker: ThreadBroker) -> None:
     assert refusal(at, "groups", "reset", "new", "--to", "end") == "group new has committed no offsets: name topics with --topic"
     assert refusal(at, "groups", "reset", "new", "--to", "+1", "--topic", "a").startswith("a-0: the group has no offset there")
     assert objects(at, "groups", "reset", "new", "--to", "end", "--topic", "a", "--execute")[0]["new_offset"] == 3
+
+
+def test_a_group_that_has_committed_nothing_has_no_lag(broker: ThreadBroker) -> None:
+    at = broker.bootstrap
+    member = Consumer({"bootstrap.servers": at, "group.id": "new", "enable.auto.commit": "false"})
+    member.subscribe(["a"])
+    try:
+        until(lambda: member.poll(0.1) is None and len(member.assignment()) == 2, "the member has its partitions")
+        assert {row["group"]: row["lag"] for row in objects(at, "groups", "list")} == {"new": None, "readers": 2}
+        assert [row["lag"] for row in objects(at, "groups", "describe", "new")] == [None, None]
+        assert lines(at, "groups", "list")[1].split()[-1] == "-"
+        assert lines(at, "groups", "describe", "new")[0] == "new: Stable, range, 1 member, no offsets committed"
+        (found,) = objects(at, "status")
+        assert ([one["group"] for one in found["groups_behind"]], found["groups_without_lag"]) == (["readers"], ["new"])
+        assert any(line.endswith("2, 1 behind, 1 without committed offsets") for line in lines(at, "status"))
+        assert refusal(at, "groups", "reset", "new", "--to", "end") == (
+            "group new has committed no offsets, and has 1 member: name topics with --topic"
+        )
+        member.commit(offsets=[TopicPartition("a", 0, 1)], asynchronous=False)
+        assert {row["group"]: row["lag"] for row in objects(at, "groups", "list")}["new"] == 2
+    finally:
+        member.close()
 
 
 def test_offsets_and_groups_are_deleted(broker: ThreadBroker) -> None:

@@ -27,7 +27,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
 def test_packages_that_are_missing_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "matplotlib" else name)
     refused = refusal(NOWHERE, "report", str(tmp_path / "report"))
-    assert refused.startswith("pybroker report needs matplotlib: pip install ")
+    assert refused == "pybroker report needs matplotlib: pip install matplotlib"
 
 
 def test_another_process_connects_with_the_same_settings() -> None:

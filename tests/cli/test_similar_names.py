@@ -74,6 +74,7 @@ def test_a_setting_that_brokers_accept_although_they_do_not_know_it_is_remarked(
 
 def test_nothing_is_suggested_where_nothing_is_similar(broker: ThreadBroker) -> None:
     assert did_you_mean("zzz", ["orders", "kitchen"]) == ""
+    assert did_you_mean("orders", ["orders"]) == ""
     assert did_you_mean("order", ["orders", "borders", "zzz"]) == ". Did you mean 'orders' or 'borders'?"
     assert refusal(broker.bootstrap, "topics", "describe", "zzz").endswith("there is no such topic")
     assert "Did you mean" not in refusal(broker.bootstrap, "configs", "set", "--topic", "orders", "retention.ms=x")

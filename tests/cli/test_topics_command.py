@@ -72,6 +72,8 @@ def test_the_oldest_records_are_deleted(broker: ThreadBroker) -> None:
     assert deleted == [{"topic": "a", "partition": 0, "first": 2}]
     assert [row["records"] for row in objects(at, "topics", "list")] == [1]
     assert [row["first"] for row in objects(at, "records", "delete", "a", "--before", "end", "--yes")] == [3, 0]
+    beyond = lines(at, "records", "delete", "a", "--before", "9", "--yes")
+    assert beyond[-2:] == [f"Partition {index} ends before offset 9: all its records are deleted." for index in (0, 1)]
     assert "must be end, an offset" in refusal(at, "records", "delete", "a", "--before", "x", "--yes", code=2)
     assert "partitions 0 to 1, not '2'" in refusal(at, "records", "delete", "a:2", "--before", "end", "--yes")
 
