@@ -7,7 +7,7 @@ import os
 
 import click
 
-from pybroker.cli.cluster_options import examples
+from pybroker.cli.cluster_options import examples, json_option
 
 
 def _address(_context: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[str, int] | None:
@@ -44,7 +44,8 @@ def _address(_context: click.Context, _parameter: click.Parameter, text: str | N
     type=click.Path(dir_okay=False),
     help="Read settings of the client from this properties file: security.protocol, ssl.* and sasl.*, as Java's have them.",
 )
-def command(address: tuple[str, int] | None, timeout_s: float, command_config: str | None) -> None:
+@json_option
+def command(*, address: tuple[str, int] | None, timeout_s: float, command_config: str | None, is_json: bool) -> None:
     """Report why a client on this machine can or cannot use a broker, of pybroker or of Apache Kafka, and what to change.
 
     The command looks at the address and at those that the broker advertises to clients: their names, connections, TLS and
@@ -52,9 +53,13 @@ def command(address: tuple[str, int] | None, timeout_s: float, command_config: s
 
     HOST:PORT is by default the address of the cluster that other commands use: of $PYBROKER_BOOTSTRAP, of a profile, or
     localhost:9092. The exit code is 0 when a client would work and the cluster lacks nothing, and otherwise 1.
+
+    With --json, there is an object for each address, that of HOST:PORT first, and one for each lack of the cluster. Its `problem`
+    is null when there is none.
     """
     from pybroker.doctor.examine import examine
     from pybroker.doctor.look import look
+    from pybroker.terminal.output import Output
     from pybroker.terminal.profiles import target_of
     from pybroker.tools.errors import CommandError
     from pybroker.tools.target import client_properties, security_of
@@ -67,5 +72,9 @@ def command(address: tuple[str, int] | None, timeout_s: float, command_config: s
             security = security_of(client_properties(command_config))
     except CommandError as error:
         raise click.ClickException(str(error)) from error
-    if not examine(*address, functools.partial(look, timeout_s=timeout_s, security=security), click.echo, timeout_s):
+    looking = functools.partial(look, timeout_s=timeout_s, security=security)
+    findings = examine(*address, looking, (lambda _: None) if is_json else click.echo, timeout_s)
+    if is_json:
+        Output(click.echo, is_json=True, has_colours=False).rows([], (one.as_row() for one in findings))
+    if any(one.problem for one in findings):
         raise click.exceptions.Exit(1)

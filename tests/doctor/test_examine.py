@@ -54,7 +54,7 @@ class Machine:
         self.lines: list[str] = []
 
     def examine(self, host: str = "localhost", port: int = 9092) -> bool:
-        return examine(host, port, self._look, self.lines.append, 5.0)
+        return not any(one.problem for one in examine(host, port, self._look, self.lines.append, 5.0))
 
     def _look(self, host: str, port: int, report: Callable[[str], None]) -> Look:
         found = self._looks[host, port]
