@@ -134,7 +134,7 @@ def _write(writer: Writer, source: Iterator[Iterable[Given]], rate: float | None
 
 
 def _with_count(error: Exception, where: Where, count: int) -> Exception:
-    """Return an error that also says how many records were written before it."""
+    """Return an error that also names how many records were written before it."""
     from pybroker.terminal.numbers import counted
     from pybroker.terminal.session import FailedError, failed
 

@@ -16,7 +16,7 @@ Report = Callable[[str], None]
 
 
 class Finding(NamedTuple):
-    """What was found at an address, which the cluster advertises for `broker_id`; or, without an address, what the cluster lacks.
+    """A finding at an address, which the cluster advertises for `broker_id`; or, without an address, a lack of the cluster.
 
     `problem` is None where a client works.
     """

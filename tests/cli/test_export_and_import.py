@@ -96,8 +96,8 @@ def test_a_field_that_records_do_not_have_is_refused_with_its_line(broker: Threa
     lines(at, "export", str(folder), "orders")
     (file,) = (folder / "orders-0").iterdir()
     file.write_text(file.read_text().replace('"value": "2"', '"Value": "2"'))
-    said = f"{file}: line 3: a record has no field 'Value'. Did you mean 'value'?"
-    assert refusal(at, "import", str(folder), "--prefix", "wrong.") == said
+    message = f"{file}: line 3: a record has no field 'Value'. Did you mean 'value'?"
+    assert refusal(at, "import", str(folder), "--prefix", "wrong.") == message
 
 
 def test_a_topic_is_copied_and_the_copy_continues(broker: ThreadBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

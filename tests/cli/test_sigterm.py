@@ -45,8 +45,8 @@ def running(broker: ThreadBroker, *words: str, ignores_sigint: bool = False) -> 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     """Send the signal, and return the exit code and what stands on standard error."""
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=WAIT_S)
-    return process.returncode, said
+    _, printed = process.communicate(timeout=WAIT_S)
+    return process.returncode, printed
 
 
 @pytest.mark.parametrize("ignores_sigint", [False, True])
@@ -56,8 +56,8 @@ def test_a_member_commits_what_it_has_printed_and_leaves_the_group(broker: Threa
         assert process.stdout is not None
         assert [process.stdout.readline() for _ in range(3)] == ["1\n", "2\n", "3\n"]
         process.send_signal(signal.SIGTERM)
-        code, said = ended(process)  # two signals, as `timeout` sends them; the second may meet the end of the interpreter
-    assert (code in (130, -signal.SIGTERM), said) == (True, "")
+        code, printed = ended(process)  # two signals, as `timeout` sends them; the second may meet the end of the interpreter
+    assert (code in (130, -signal.SIGTERM), printed) == (True, "")
     (row,) = objects(broker.bootstrap, "groups", "describe", group)
     assert (row["offset"], row["lag"], row["state"], row["member"]) == (3, 0, "Empty", None)
 
