@@ -6,6 +6,9 @@
 from __future__ import annotations
 
 import functools
+import json
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -16,12 +19,22 @@ from testing.containers import stages
 from testing.containers.containers import published, running
 from testing.containers.engine import BUILD_TIMEOUT_S
 from testing.process.broker import is_kafka
+from testing.process.kafka_peer import free_port
 from testing.samples import varied
 
 pytestmark = [
     pytest.mark.skipif(is_kafka(), reason="about our own image"),
     pytest.mark.timeout(2 * BUILD_TIMEOUT_S),  # of a build beside all other tests
 ]
+
+
+PAGE = ("LISTENER=http://0.0.0.0:8080", "TOKEN=secret")
+
+
+def text_at(url: str, headers: dict[str, str]) -> str:
+    with urlopen(Request(url, headers=headers), timeout=60) as response:
+        text: bytes = response.read()
+    return text.decode()
 
 
 @functools.cache
@@ -45,10 +58,17 @@ def test_a_container_gets_healthy_serves_a_client_and_stops() -> None:
         pytest.skip(f"no container: {hindrance()} (`make engine` installs podman on Debian)")
     image, samples, client = images.build(engine), varied(10), KafkaPython()
     options, bootstrap = published()
-    with running(engine, image, "--read-only", "--tmpfs", "/tmp", *options) as broker:
+    port = free_port()
+    page = ("--publish", f"127.0.0.1:{port}:8080", *(f"--env=KAFKA_PYBROKER_ADMIN_{name}" for name in PAGE))
+    with running(engine, image, "--read-only", "--tmpfs", "/tmp", *options, *page) as broker:
         broker.wait_healthy()
         create_topic(bootstrap, "greetings")
         client.produce(bootstrap, "greetings", samples)
         assert len(client.consume(bootstrap, "greetings", len(samples))) == len(samples)
+        assert "<title>" in text_at(f"http://localhost:{port}/", {})
+        state = text_at(f"http://localhost:{port}/v1/cluster", {"Authorization": "Bearer secret"})
+        assert json.loads(state)["topic_count"] == 1
+        with pytest.raises(HTTPError, match="401"):
+            text_at(f"http://localhost:{port}/v1/cluster", {})
         broker.stop()
         assert broker.exit_code == 0
