@@ -34,6 +34,7 @@ class ResultFile:
         options.result.parent.mkdir(parents=True, exist_ok=True)
         self._file: TextIO = options.result.open("w")
         given = {name: value if isinstance(value, int | float) else str(value) for name, value in vars(options).items()}
+        given["result"] = options.result.name  # where it lies on this machine is of no use to a reader
         self.add(what="run", began=time.strftime("%Y-%m-%d %H:%M"), machine=machine(), options=given)
 
     def __enter__(self) -> ResultFile:
