@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 from pybroker.admin.calls import UNAVAILABLE, AdminError
 from pybroker.api.access.checked import checked
 from pybroker.api.context import RequestContext
-from pybroker.api.parts import then
 from pybroker.api.registry import load_api
 from pybroker.client.connection import Connection
 from pybroker.client.errors import ClientError
@@ -74,7 +73,7 @@ class Elsewhere:
         api = replace(load_api(key), handle=send, pieces=None, memo=None, repeats=None)
         if authorizer is not None and principal != OPERATOR:
             api = checked(api, authorizer)
-        response = then(api.handle(self.services, context, ask.request), lambda found: found)
+        response: Any = api.handle(self.services, context, ask.request)
         return await response if hasattr(response, "__await__") else response
 
 

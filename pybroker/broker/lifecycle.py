@@ -114,12 +114,10 @@ class Lifecycle:
             self._ready_file.forget(STOPPING)
 
     def _write_ready(self, ready_file: ReadyFile) -> None:
-        """Write which listener a health check asks; port 0 where it could not, because it has no certificate."""
+        """Write which listener a health check asks."""
         (host, port), tls = self._asked
-        if tls is not None and tls.settings["ssl.client.auth"] == "required":
-            ready_file.write(host, 0)
-        else:
-            ready_file.write(host, port, has_tls=tls is not None)
+        asks_certificate = tls is not None and tls.settings["ssl.client.auth"] == "required"
+        ready_file.write(host, port, has_tls=tls is not None, asks_certificate=asks_certificate)
 
 
 def local_address(listener: BoundListener) -> tuple[str, int]:

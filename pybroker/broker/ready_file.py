@@ -27,8 +27,10 @@ class ReadyFile:
         self._path = path
         self._reason = path.with_name(path.name + REASON_SUFFIX)
 
-    def write(self, host: str, port: int, *, has_tls: bool = False) -> None:
-        """Write the file: the broker is ready."""
+    def write(self, host: str, port: int, *, has_tls: bool = False, asks_certificate: bool = False) -> None:
+        """Write the file: the broker is ready. The port is 0 where a health check, which has no certificate, could not ask."""
+        if asks_certificate:
+            port, has_tls = 0, False
         fresh = self._path.with_name(f"{self._path.name}.new")
         try:
             fresh.write_text(f"{host} {port}{' TLS' if has_tls else ''}\n")

@@ -44,17 +44,23 @@ def _completing(look: Callable[[Cluster], Iterable[str]]) -> Complete:
 
 
 def _target(given: dict[str, Any]) -> Any:
-    from pybroker.terminal.profiles import target_of
+    from pybroker.terminal.profiles import address_or_profile, target_of
 
     bootstrap, profile = given.get("bootstrap"), given.get("profile")
-    if (source := given.get("source")) is not None:  # of `pybroker copy`: an address, or a profile
-        bootstrap, profile = (source, None) if ":" in source else (None, source)
+    if (source := given.get("source")) is not None:  # of `pybroker copy`
+        bootstrap, profile = address_or_profile(source)
     return target_of(
         os.environ, bootstrap=bootstrap, profile=profile, command_config=given.get("command_config"), timeout_s=PATIENCE_S
     )
 
 
-topic_names: Final = _completing(lambda cluster: (one.name for one in cluster.metadata().topics if one.name is not None))
+def _of_topics(cluster: Cluster) -> list[str]:
+    from pybroker.terminal.configs import topic_names
+
+    return topic_names(cluster)
+
+
+topic_names: Final = _completing(_of_topics)
 group_names: Final = _completing(lambda cluster: (str(one.group_id) for one in cluster.listed()))
 
 

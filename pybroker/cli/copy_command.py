@@ -105,13 +105,11 @@ def _side(text: str | None, timeout_s: float | None) -> tuple[str, ConnectBy]:
     """Return the address of a cluster and how to connect to it. The text is an address, a profile, or None for the cluster of
     the other commands. Raises RunError, ConfigurationError.
     """
-    from pybroker.terminal.profiles import target_of
+    from pybroker.terminal.profiles import address_or_profile, target_of
     from pybroker.terminal.wire import reached
 
-    is_address = text is not None and ":" in text
+    bootstrap, profile = address_or_profile(text)
     with failures_in_one_line(None):
-        target = target_of(
-            os.environ, bootstrap=text if is_address else None, profile=None if is_address else text, timeout_s=timeout_s
-        )
+        target = target_of(os.environ, bootstrap=bootstrap, profile=profile, timeout_s=timeout_s)
     with failures_in_one_line(target.bootstrap):
         return target.bootstrap, reached(target)

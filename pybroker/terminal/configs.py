@@ -15,6 +15,7 @@ from pybroker.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from pybroker.security.quotas.entity import NAMES
 from pybroker.terminal.session import Cluster, FailedError, check
 
 if TYPE_CHECKING:
@@ -28,14 +29,6 @@ SOURCES: Final = {
 }  # fmt: skip
 SET, DELETE = 0, 1
 QUOTAS: Final = ("user", "client-id", "ip")
-QUOTA_NAMES: Final = (
-    "producer_byte_rate",
-    "consumer_byte_rate",
-    "request_percentage",
-    "controller_mutation_rate",
-    "connection_creation_rate",
-)
-UNKNOWN_TOPIC: Final = 3
 OF_LISTENER: Final = "listener.name."
 MISTAKES: Final = {ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST}
 """The errors of brokers for settings whose names they do not know."""
@@ -51,7 +44,7 @@ def settings(cluster: Cluster, kind: str, name: str, *, is_all: bool) -> list[di
         f"{kind} {name}".rstrip(),
         found.error_code,
         found.error_message,
-        lambda: did_you_mean(name, topic_names(cluster)) if found.error_code == UNKNOWN_TOPIC else "",
+        lambda: did_you_mean(name, topic_names(cluster)) if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else "",
     )
     return [
         {
@@ -80,7 +73,7 @@ def change(cluster: Cluster, kind: str, name: str, changed: Mapping[str, str], u
     (result,) = cluster.call(request, broker_id=_owner(cluster, kind, name)).responses
 
     def meant() -> str:
-        if result.error_code == UNKNOWN_TOPIC:
+        if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return did_you_mean(name, topic_names(cluster))
         if result.error_code not in MISTAKES:
             return ""
@@ -151,4 +144,4 @@ def change_quotas(cluster: Cluster, entity: Mapping[str, str], changed: Mapping[
     parts = [EntityData(entity_type=kind, entity_name=name or None) for kind, name in entity.items()]
     request = AlterClientQuotasRequest(entries=[EntryData(entity=parts, ops=operations)], validate_only=False)
     for result in cluster.call(request).entries:
-        check("quotas", result.error_code, result.error_message, lambda: suggestion([*changed, *unset], QUOTA_NAMES))
+        check("quotas", result.error_code, result.error_message, lambda: suggestion([*changed, *unset], NAMES))

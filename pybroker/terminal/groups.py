@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.listed import did_you_mean
+from pybroker.protocol.error_codes import ErrorCode
 from pybroker.terminal import configs, topics
 from pybroker.terminal.numbers import counted
 from pybroker.terminal.session import Cluster, FailedError, check
@@ -85,7 +86,7 @@ def chosen(cluster: Cluster, text: str) -> list[Partition]:
     """Return the partitions of `topic` or `topic:0,2`. Raises FailedError."""
     name, separator, numbers = text.rpartition(":") if ":" in text else (text, "", "")
     (topic,) = cluster.metadata([name]).topics
-    if topic.error_code == configs.UNKNOWN_TOPIC:
+    if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise topics.unknown_topic(name, configs.topic_names(cluster))
     check(f"topic {name}", topic.error_code)
     known = sorted(one.partition_index for one in topic.partitions)

@@ -77,6 +77,11 @@ def target_of(
     return Target(DEFAULT_BOOTSTRAP if bootstrap is None else _addresses(bootstrap, origin), properties)
 
 
+def address_or_profile(text: str | None) -> tuple[str | None, str | None]:
+    """Return the `bootstrap` and the `profile` of `target_of` for a text that is either: an address has a colon."""
+    return (text, None) if text is not None and ":" in text else (None, text)
+
+
 def _addresses(bootstrap: str, origin: str) -> str:
     """Return addresses that are HOST:PORT each. Raises CommandError, which begins with `origin`."""
     for one in bootstrap.split(","):

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pybroker.listed import did_you_mean
+from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from pybroker.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from pybroker.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -156,7 +157,7 @@ def delete(cluster: Cluster, names: Sequence[str], *, may_be_missing: bool) -> l
     request = DeleteTopicsRequest(topics=[], topic_names=list(names), timeout_ms=TIMEOUT_MS)
     deleted = []
     for one in cluster.ask(request, DELETE_TOPICS_VERSION).responses:
-        if one.error_code == configs.UNKNOWN_TOPIC:
+        if one.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             if may_be_missing:
                 continue
             found(cluster, [one.name])  # reports that there is none, and what may have been meant

@@ -168,7 +168,7 @@ class BrokerLayers:
         ]
         for name in names:
             row = _row(name)
-            if row is not None and row.default is not None and name not in DYNAMIC_ONLY_SETTINGS and not name.startswith(PREFIX):
+            if row is not None and row.default is not None and name not in DYNAMIC_ONLY_SETTINGS:
                 found.append(Synonym(name, _visible(row, row.format(row.default)), ConfigSource.DEFAULT))
         return list(dropwhile(lambda synonym: synonym.name != asked, found))
 
@@ -188,12 +188,15 @@ def _of_broker(name: str, row: Setting | None, value: str | None, synonyms: Sequ
         source=_first(synonyms),
         row=row,
         synonyms=synonyms,
-        is_read_only=row is None or row.update is Update.READ_ONLY or name.startswith(PREFIX),
+        is_read_only=row is None or row.update is Update.READ_ONLY,
     )
 
 
 def _row(name: str) -> Setting | None:
-    return dynamic_setting(name) or UNREAD_SETTINGS.get(name) or row_of(name)
+    row = dynamic_setting(name) or UNREAD_SETTINGS.get(name)
+    if row is None and (of_listener := row_of(name)) is not None:  # its default is that of the broker, by the broker's name
+        row = of_listener._replace(default=None, update=Update.READ_ONLY)
+    return row
 
 
 def _first(synonyms: Sequence[Synonym]) -> ConfigSource:

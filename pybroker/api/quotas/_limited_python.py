@@ -54,9 +54,7 @@ class _Use:
     def handle(self, way: Callable[[], Any], throttled: Throttled | None = None) -> Any:
         """Handle the request by `way`, as `timed` and `settled` do."""
         outcome, took_ns = self.timed(way)
-        if type(outcome) is not self.api.response:
-            return self.settled(outcome, took_ns, throttled)
-        return self._finished(outcome, took_ns, throttled)
+        return self.settled(outcome, took_ns, throttled)
 
     def timed(self, way: Callable[[], Any]) -> tuple[Any, int]:
         """Return what `way` returns, and the time that it took in ns. That of an exception is counted."""
@@ -72,6 +70,8 @@ class _Use:
         """Return the response, or a Future of it, and count the time. `throttled` returns what to send in place of a response,
         and the throttle time.
         """
+        if type(outcome) is self.api.response:
+            return self._finished(outcome, took_ns, throttled)
         return then(outcome, lambda response: self._finished(response, took_ns, throttled))
 
     def _finished(self, response: Any, took_ns: int, throttled: Throttled | None) -> Any:

@@ -96,7 +96,7 @@ class _Brokers:
         self._ready_file = ready_file
         asked = config.endpoints[0]
         self._has_tls = has_tls(asked.security_protocol)
-        self._asks_certificates = self._has_tls and value_of(config, asked.listener_name, "ssl.client.auth") == "required"
+        self._asks_certificate = self._has_tls and value_of(config, asked.listener_name, "ssl.client.auth") == "required"
         self._children = [
             Child(number, lambda port, number=number: command_of(number, port), self._show)  # type: ignore[misc]
             for number in range(1, count + 1)
@@ -136,10 +136,7 @@ class _Brokers:
             return
         if addresses:
             host, port = parse_address("READY", addresses[0])
-            if self._asks_certificates:  # as `Lifecycle` does
-                self._ready_file.write(host, 0)
-            else:
-                self._ready_file.write(host, port, has_tls=self._has_tls)
+            self._ready_file.write(host, port, has_tls=self._has_tls, asks_certificate=self._asks_certificate)
         else:
             self._ready_file.forget(NONE_READY)
 

@@ -33,6 +33,8 @@ _OF_CLIENTS: Final[Mapping[str, float]] = {
 }
 _OF_ADDRESSES: Final[Mapping[str, float]] = {CONNECTION_CREATION_RATE: 2**31 - 1}
 """The largest value of each quota; one that has a bound is an integer."""
+NAMES: Final = (*_OF_CLIENTS, *_OF_ADDRESSES)
+"""All quotas."""
 
 _EPSILON: Final = 1e-6
 _TYPE_NAMES: Final = {2**63 - 1: "a LONG", 2**31 - 1: "an INT"}
