@@ -27,7 +27,7 @@ SIDE_BY_SIDE = $(BIN)/python -m pytest --ignore integration/containers -n 4 --di
 # What runs without native parts: of each room with such a part the tests that reach all of the Python twin and what uses it, because
 # a test that reaches no twin comes out the same. `PURE=tests` runs all. Then stock clients with a broker process.
 PURE ?= tests/api tests/metrics tests/network tests/replication tests/sharing/turns tests/coordinator/test_commits_of_a_turn.py \
-  tests/coordinator/test_offset_loops.py $(addprefix tests/log/test_,append.py append_ways.py cold_lookup.py faults.py log_model.py tail.py) \
+  tests/coordinator/test_offset_loops.py $(addprefix tests/log/test_,append.py append_ways.py cold_lookup.py faults.py files.py log_model.py tail.py) \
   tests/protocol/test_forms.py tests/protocol/test_frames.py tests/records/test_validate.py tests/security/quotas tests/spark/test_columns.py \
   tests/test_native.py tests/test_native_parts.py
 # Of the unit tests, which mostly compute. Each begins with a part of the tests, and takes more from the others.

@@ -149,9 +149,9 @@ def read_usual() -> None:
 
 @case("small slices of a log are copied into the response")
 def copied() -> None:
-    from pybroker.api.handlers import fetch
+    from pybroker.log.segments.file_records import FileRecords
 
-    _put(fetch, "_COPIED_BYTES_MAX", 0)
+    _put(FileRecords, "copied", _nothing)
 
 
 @case("the places of the batches just written are remembered")

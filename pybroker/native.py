@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SWITCH: Final = "PYBROKER_PURE"
 PARTS: Final = (
     "api.dispatch",
+    "api.fetch.usual",
     "api.produce.one_partition",
     "api.produce.repeats",
     "api.quotas.limited",
@@ -32,6 +33,7 @@ PARTS: Final = (
     "coordinator.offset_loops",
     "log.end",
     "log.file_end",
+    "log.slices",
     "log.tail",
     "metrics.counts",
     "network.connection",

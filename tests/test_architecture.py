@@ -287,8 +287,8 @@ def test_the_twins_are_exactly_those_of_native_parts() -> None:
         "_clock_python", "_codec_python", "_columns_python", "_connection_python", "_conversions_python", "_counters_python",
         "_counts_python", "_dispatch_python", "_end_python", "_file_end_python", "_forms_python", "_kernels_python",
         "_leading_python", "_limited_python", "_offset_loops_python", "_one_partition_python", "_partition_data_python",
-        "_reading_python", "_receiver_python", "_repeats_python", "_sections_python", "_sender_python", "_state_python",
-        "_tail_python", "_usage_python", "_watch_python",
+        "_reading_python", "_receiver_python", "_repeats_python", "_sections_python", "_sender_python", "_slices_python",
+        "_state_python", "_tail_python", "_usage_python", "_usual_python", "_watch_python",
     }  # fmt: skip
 
 

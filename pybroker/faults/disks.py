@@ -97,11 +97,12 @@ class Disks:
         for operation, method in METHODS.items():
             rules = [one for one in self._delays if one.operation in (None, operation)]
             self._put(method, _slowed(self._own[method], rules) if rules else None)
+        read: Any = self._filesystem.pread
         write: Any = self._filesystem.pwrite
         for log in self._logs.all_logs():
             for segment in log.segments:
                 if (file := segment.open_file) is not None:
-                    file._pwrite = write
+                    file._pread, file._pwrite = read, write
 
     def _put(self, name: str, method: Callable[..., Any] | None) -> None:
         """Put a method in the place of the file system's own, or put that back."""

@@ -8,7 +8,8 @@ log_state, flush_state    the state of a log, which the operations read and chan
 results                   what the operations take and return
 end, _end_*               the end of a log: the state that a usual append changes, and that append
 tail, _tail_*             the tail of a segment: when it rolls, which batches get index entries
-file_end, _file_end_*     the end of a data file, which an append writes
+file_end, _file_end_*     the data file as requests use it: what an append writes, and small slices
+slices, _slices_*         what a fetch gets of a segment, from a batch on
 cold_lookup, aborted_lookup    lookups that wait for the disk or take long, in a thread
 leader_epoch_cache        which leader epoch began at which offset
 

@@ -20,9 +20,9 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from pybroker.log.file_end import HOT_TAIL
 from pybroker.log.segments import index_rebuild
 from pybroker.log.segments.batch_scan import WINDOW, CorruptDataError, scan
-from pybroker.log.segments.file_records import HOT_TAIL
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from pybroker.log import slices
 from pybroker.log.indexes.entry_file import CorruptIndexError
 from pybroker.log.results import LogOffsetMetadata
 from pybroker.log.segments.batch_scan import CorruptDataError
@@ -56,7 +57,7 @@ def read(log: LogState, offset: Offset, *, bytes_max: int, upper_offset: Offset,
         limit = segment.tail.size if not segment.damage else segment.intact_size(position)
         if upper_offset < end_offset:
             limit = min(limit, _position_of_upper(log, segment, upper_offset, position + size))
-        return segment.slice_from(offset, batch, limit=limit, bytes_max=bytes_max, min_one_batch=min_one_batch)
+        return slices.slice_from(segment, offset, batch, limit, bytes_max, min_one_batch)
     except CorruptDataError as error:
         raise CorruptRecordError(f"{log.topic_partition} near offset {offset}: {error}") from error
     except OSError as error:

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from pybroker.api.handlers.fetch import handle_allowed, replica_of
+from pybroker.api.fetch.usual import replica_of
+from pybroker.api.handlers.fetch import handle_allowed
 from pybroker.api.handlers.produce import handle_except
 from pybroker.model import TopicId
 from pybroker.protocol.error_codes import ErrorCode, KafkaError

@@ -10,7 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pybroker.api.deferred import Deferred
-from pybroker.api.fetch.responses import count_partition, partition_response, topic_responses
+from pybroker.api.fetch.responses import count_partition, partition_response
+from pybroker.api.fetch.usual import COPIED_BYTES_MAX, topic_responses
 from pybroker.model import LeaderEpoch, Offset
 from pybroker.protocol.codec import maker
 from pybroker.protocol.error_codes import ErrorCode
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from pybroker.replication.fetch_session import FetchSession
 
 NAMED_MAX: Final = 50
-COPIED_BYTES_MAX: Final = 64 << 10
 
 _NONE: Final = ErrorCode.NONE
 _new_response: Final = maker(FetchResponse, "error_code", "session_id", "responses")
@@ -92,5 +92,5 @@ def _response(
         count_partition(broker.metrics, one, data)
         return partition_response(version, one, data, None)
 
-    topics = topic_responses(tracker.responded(results), broker.metrics, respond, COPIED_BYTES_MAX)
+    topics = topic_responses(tracker.responded(results), broker.metrics, respond, COPIED_BYTES_MAX, True)
     return _new_response(_NONE, session.session_id, topics)

@@ -10,7 +10,6 @@ from pybroker.protocol.codec import maker
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import fetch as messages
 from pybroker.protocol.messages.fetch import PartitionData
-from pybroker.protocol.wire import JOIN_BYTES_MAX
 from pybroker.replication.fetch_data import FetchPartition, FetchPartitionData, FetchResults
 from pybroker.sharing.work import portions
 
@@ -22,12 +21,10 @@ if TYPE_CHECKING:
     from pybroker.metrics.broker_metrics import BrokerMetrics
     from pybroker.model import TopicPartition
     from pybroker.network.context import ConnectionContext
-    from pybroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest
+    from pybroker.protocol.messages.fetch import FetchRequest
     from pybroker.sharing.work import Work
 
 _STORAGE_ERROR_VERSION: Final = 6
-ZSTD_VERSION: Final = 10
-"""From this version on records are sent as they are on disk, whatever their compression."""
 
 _NEVER_READ: Final = frozenset(
     {
@@ -41,17 +38,6 @@ _NEVER_READ: Final = frozenset(
 _NO_DATA: Final = FetchPartitionData()
 
 _new_aborted: Final = maker(messages.AbortedTransaction, "producer_id", "first_offset")
-_new_topic: Final = maker(messages.FetchableTopicResponse, "topic", "topic_id", "partitions")
-_new_partition: Final = maker(
-    PartitionData,
-    "partition_index",
-    "high_watermark",
-    "last_stable_offset",
-    "log_start_offset",
-    "aborted_transactions",
-    "preferred_read_replica",
-    "records",
-)
 
 
 def _refused(wanted: FetchPartition, code: ErrorCode, data: FetchPartitionData = _NO_DATA) -> PartitionData:
@@ -145,58 +131,6 @@ def _following(broker: Services, topic_partition: TopicPartition, bytes_max: int
     """Return a function that reads what follows from an offset on."""
     partition = broker.replica_manager.partitions.get(topic_partition)
     return lambda offset: None if partition is None else partition.read_on(Offset(offset), bytes_max)
-
-
-def topic_responses(
-    results: FetchResults,
-    metrics: BrokerMetrics,
-    respond: Callable[[FetchPartition, FetchPartitionData], PartitionData] | None,
-    copied_bytes_max: int,
-    *,
-    is_plain: bool = True,
-) -> list[FetchableTopicResponse]:
-    """Return the responses by topics, and count them. Small slices are copied into them, up to `copied_bytes_max` in all.
-
-    `respond` knows every case, and counts it. It is not called for partitions that were read as they are on disk (`is_plain`),
-    without error, aborted transactions and diverging epoch; None if all partitions are such.
-    """
-    topics: list[FetchableTopicResponse] = []
-    partitions: list[PartitionData] = []
-    last_topic = last_id = None
-    copied_max = min(copied_bytes_max, JOIN_BYTES_MAX)
-    for wanted, data in results:
-        topic, topic_id, records = wanted.topic, wanted.topic_id, data.records
-        if respond is not None and (
-            not is_plain
-            or topic is None
-            or data.error_code
-            or data.diverging_epoch is not None
-            or data.aborted_transactions is not None
-        ):
-            response = respond(wanted, data)
-        else:
-            assert topic is not None
-            response = _new_partition(
-                wanted.partition,
-                data.high_watermark,
-                data.last_stable_offset,
-                data.log_start_offset,
-                None,
-                data.preferred_read_replica,
-                b"" if records is None else records,
-            )
-            (metrics.topics.get(topic) or metrics.topic(topic)).fetched(0 if records is None else records.size)
-        if records is not None and records.size <= copied_max and response.records is records:
-            copied = records.copied(copied_max)
-            if copied is not None:
-                response.records = copied
-                copied_bytes_max -= len(copied)
-                copied_max = min(copied_bytes_max, JOIN_BYTES_MAX)
-        if topic_id != last_id or topic != last_topic:
-            last_topic, last_id, partitions = topic, topic_id, []
-            topics.append(_new_topic(topic or "", topic_id, partitions))
-        partitions.append(response)
-    return topics
 
 
 def count_partition(metrics: BrokerMetrics, wanted: FetchPartition, data: FetchPartitionData) -> None:

@@ -18,30 +18,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pybroker.api.fetch.of_follower import fetch_of_follower
-from pybroker.api.fetch.responses import (
+from pybroker.api.fetch.responses import count_partition, for_old_client, partition_response, repeats_a_partition
+from pybroker.api.fetch.usual import (
+    COPIED_BYTES_MAX,
+    READ_COMMITTED,
+    REPLICA_STATE_VERSION,
+    TOPIC_ID_VERSION,
     ZSTD_VERSION,
-    count_partition,
-    for_old_client,
-    partition_response,
-    repeats_a_partition,
+    names_of,
+    replica_of,
     topic_responses,
+    usual_response,
 )
 from pybroker.model import ZERO_TOPIC_ID, BrokerId, TopicId
 from pybroker.protocol.codec import maker
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from pybroker.replication import reading
-from pybroker.replication.fetch_context import NO_SESSION_ID
 from pybroker.replication.fetch_data import (
     ClientMetadata,
-    FetchIsolation,
     FetchPartition,
     FetchPartitionData,
     FetchResults,
     fetch_params,
     session_key,
 )
-from pybroker.replication.fetch_session import FINAL_EPOCH
 from pybroker.replication.fetching import fetch
 from pybroker.sharing.loop import in_slices
 
@@ -57,19 +58,10 @@ if TYPE_CHECKING:
     from pybroker.sharing.work import Work
 
 _RACK_VERSION: Final = 11
-_TOPIC_ID_VERSION: Final = 13
-_REPLICA_STATE_VERSION: Final = 15
-_NONE: Final = ErrorCode.NONE
-_READ_COMMITTED: Final = 1
-_UNCOMMITTED: Final = FetchIsolation.HIGH_WATERMARK
-_COMMITTED: Final = FetchIsolation.TXN_COMMITTED
 _LONG_WAIT_MS: Final = 60_000
 """A fetch that may wait for longer is given up when its connection is closed. One that waits for less stays until its time, as
 all do in Kafka: to watch a connection costs a callback.
 """
-
-_COPIED_BYTES_MAX: Final = 64 << 10
-"""Small slices are copied into a response up to this many bytes in all: cheaper than sending each as a piece of its own."""
 
 _new_response: Final = maker(FetchResponse, "error_code", "session_id", "responses")
 
@@ -78,13 +70,12 @@ def handle(
     broker: Services, context: RequestContext, request: FetchRequest
 ) -> FetchResponse | Future[FetchResponse] | Deferred[FetchResults, FetchResponse]:
     """Read the partitions of the request's session, and wait for more records where the request wants that."""
-    version, replica_id = context.api_version, replica_of(context.api_version, request)
-    is_sessionless = request.session_epoch == FINAL_EPOCH and request.session_id == NO_SESSION_ID
-    if is_sessionless and replica_id < 0 and version >= ZSTD_VERSION:
-        response = _usual_response(broker, version, request)
-        if response is not None:
-            return response
-    if replica_id >= 0 and request.session_epoch > 0 and version >= _REPLICA_STATE_VERSION:
+    version = context.api_version
+    response = usual_response(broker, version, request)
+    if response is not None:
+        return response
+    replica_id = replica_of(version, request)
+    if replica_id >= 0 and request.session_epoch > 0 and version >= REPLICA_STATE_VERSION:
         found = fetch_of_follower(broker, version, request, _params(broker, context, request, replica_id))
         if found is not None:
             return found
@@ -103,11 +94,6 @@ def handle_allowed(
     return in_slices(_fetch(broker, context, request, replica_id, allows), ends_with_connection=is_long)
 
 
-def replica_of(version: int, request: FetchRequest) -> BrokerId:
-    """Return the follower that sends a request; a negative number for a consumer."""
-    return BrokerId(request.replica_state.replica_id if version >= _REPLICA_STATE_VERSION else request.replica_id)
-
-
 def _fetch(
     broker: Services,
     context: RequestContext,
@@ -116,8 +102,8 @@ def _fetch(
     allows: Callable[[str], bool] | None = None,
 ) -> Work[FetchResponse]:
     """Handle any request."""
-    version, names = context.api_version, _names(broker)
-    uses_ids = version >= _TOPIC_ID_VERSION
+    version, names = context.api_version, names_of(broker)
+    uses_ids = version >= TOPIC_ID_VERSION
     partitions = reading.wanted_partitions(request.topics, names if uses_ids else None)
     if len(partitions) > 1 and repeats_a_partition(request):  # the last one counts, at the place of the first
         partitions = list({one.session_key: one for one in partitions}.values())
@@ -153,8 +139,7 @@ def _fetch(
         count_partition(broker.metrics, one, data)
         return partition_response(version, one, data, replaced.get(one.topic_partition))
 
-    is_plain = version >= ZSTD_VERSION
-    topics = topic_responses(results, broker.metrics, respond, _COPIED_BYTES_MAX, is_plain=is_plain)
+    topics = topic_responses(results, broker.metrics, respond, COPIED_BYTES_MAX, version >= ZSTD_VERSION)
     return _new_response(error_code, session_id, topics)
 
 
@@ -168,25 +153,11 @@ def _params(broker: Services, context: RequestContext, request: FetchRequest, re
         max_wait_ms=request.max_wait_ms,
         min_bytes=request.min_bytes,
         max_bytes=request.max_bytes,
-        is_read_committed=request.isolation_level == _READ_COMMITTED,
+        is_read_committed=request.isolation_level == READ_COMMITTED,
         broker_fetch_max_bytes=broker.config.fetch_max_bytes,
         client=client,
-        replica_epoch=request.replica_state.replica_epoch if context.api_version >= _REPLICA_STATE_VERSION else -1,
+        replica_epoch=request.replica_state.replica_epoch if context.api_version >= REPLICA_STATE_VERSION else -1,
     )
-
-
-def _usual_response(broker: Services, version: int, request: FetchRequest) -> FetchResponse | None:
-    """Return the response to an ordinary request, if there is enough to read and nothing about the request is unusual."""
-    bytes_max = max(0, min(request.max_bytes, broker.config.fetch_max_bytes))
-    results = reading.read_all_usual(
-        broker.replica_manager.partitions,
-        request.topics,
-        _names(broker) if version >= _TOPIC_ID_VERSION else None,
-        _COMMITTED if request.isolation_level == _READ_COMMITTED else _UNCOMMITTED,
-        bytes_max,
-        min(request.min_bytes, bytes_max) if request.max_wait_ms > 0 else 0,
-    )
-    return None if results is None else _new_response(_NONE, 0, topic_responses(results, broker.metrics, None, _COPIED_BYTES_MAX))
 
 
 def _forgotten_keys(request: FetchRequest, *, uses_ids: bool) -> Iterator[SessionKey]:
@@ -195,12 +166,3 @@ def _forgotten_keys(request: FetchRequest, *, uses_ids: bool) -> Iterator[Sessio
         name, topic_id = (None, TopicId(topic.topic_id)) if uses_ids else (topic.topic, ZERO_TOPIC_ID)
         for number in topic.partitions:
             yield session_key(name, topic_id, number)
-
-
-def _names(broker: Services) -> Callable[[TopicId], str | None]:
-    """Return the function that finds a topic's name by its id, in the cluster as it is at each call."""
-
-    def name_of(topic_id: TopicId) -> str | None:
-        return broker.controller.image.topic_name(topic_id)
-
-    return name_of

@@ -6,17 +6,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from time import monotonic_ns
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from pybroker.api.handlers.fetch import replica_of
+from pybroker.api.fetch.usual import replica_of
 from pybroker.api.parts import plain, then
 from pybroker.api.produce.repeats import Repeated
 from pybroker.api.quotas.mutations import STRICT_SINCE, respond
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import decode_response, encode_response
+from pybroker.protocol.parts import parts_size
 from pybroker.security.quotas.entity import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from pybroker.security.quotas.usage import Mutations
 
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
     from pybroker.network.context import ConnectionContext
     from pybroker.security.quotas.usage import ClientUse, Usage
 
-    Throttled = Callable[[Any], tuple[Any, int]]
-
 __all__ = ["counted_again", "limited"]
 
 _SIZE_BYTES: Final = 4
@@ -37,7 +37,9 @@ _BROKERS_ADD_PARTITIONS: Final = 4
 
 
 class _Use:
-    """A request of a client that is held to its quotas. `plain` handles a part of a request without them."""
+    """A request of a client that is held to its quotas, of an API whose requests are counted by their time alone. `plain` handles
+    a part of a request without quotas.
+    """
 
     __slots__ = ("_broker", "api", "client", "context")
 
@@ -51,33 +53,102 @@ class _Use:
         """Handle a request, or a part of it, by the handler of its API."""
         return plain(self.api, self._broker, self.context, message)
 
-    def handle(self, way: Callable[[], Any], throttled: Throttled | None = None) -> Any:
-        """Handle the request by `way`, as `timed` and `settled` do."""
-        outcome, took_ns = self.timed(way)
-        return self.settled(outcome, took_ns, throttled)
+    def handle(self, message: Any) -> Any:
+        """Return the response, or a Future of it."""
+        return self._handled(None, message, None)
 
-    def timed(self, way: Callable[[], Any]) -> tuple[Any, int]:
-        """Return what `way` returns, and the time that it took in ns. That of an exception is counted."""
-        started_ns = monotonic_ns()
+    def _handled(self, way: Callable[[Any], Any] | None, message: Any, counted: Any) -> Any:
+        """Handle `message` by `way`, None for `plain`, and count the time. Returns None, with nothing counted, if `way` does."""
+        started_ns = time.monotonic_ns()
         try:
-            outcome = way()
+            outcome = self.plain(message) if way is None else way(message)
         except Exception:
-            _wait(self.context, self.client.time_throttle_ms(monotonic_ns() - started_ns))
+            client = self.client
+            _wait(self.context, client.time_throttle_ms(time.monotonic_ns() - started_ns, client.now_ms()))
             raise
-        return outcome, monotonic_ns() - started_ns
-
-    def settled(self, outcome: Any, took_ns: int, throttled: Throttled | None) -> Any:
-        """Return the response, or a Future of it, and count the time. `throttled` returns what to send in place of a response,
-        and the throttle time.
-        """
+        took_ns = time.monotonic_ns() - started_ns
         if type(outcome) is self.api.response:
-            return self._finished(outcome, took_ns, throttled)
-        return then(outcome, lambda response: self._finished(response, took_ns, throttled))
+            return self._finished(outcome, took_ns, counted)
+        return None if outcome is None and way is not None else self._finished_later(outcome, took_ns, counted)
 
-    def _finished(self, response: Any, took_ns: int, throttled: Throttled | None) -> Any:
-        sent, throttle_ms = (response, 0) if throttled is None else throttled(response)
-        throttle_ms = max(throttle_ms, self.client.time_throttle_ms(took_ns))
-        return _with_throttle(self.api, self.context, sent, throttle_ms) if throttle_ms else sent
+    def _finished_later(self, outcome: Any, took_ns: int, counted: Any) -> Any:
+        return then(outcome, lambda response: self._finished(response, took_ns, counted))
+
+    def _finished(self, response: Any, took_ns: int, counted: Any) -> Any:
+        """Return what to send in place of a response, with the throttle time. `counted` is what the request was counted by."""
+        client = self.client
+        now_ms = client.now_ms()
+        own_ms = self._throttle_ms(response, counted, now_ms)
+        throttle_ms = max(own_ms, client.time_throttle_ms(took_ns, now_ms))
+        if not throttle_ms:
+            return response
+        return _with_throttle(self.api, self.context, self._replaced(response, counted) if own_ms else response, throttle_ms)
+
+    def _throttle_ms(self, _response: Any, _counted: Any, _now_ms: float) -> int:
+        """Count what the API's own quota counts, and return the throttle time."""
+        return 0
+
+    def _replaced(self, response: Any, _counted: Any) -> Any:
+        """Return what to send in place of a response that exceeds the API's own quota."""
+        return response
+
+
+class _ProduceUse(_Use):
+    """A Produce, counted by the bytes of its records."""
+
+    __slots__ = ()
+
+    def handle(self, message: Any) -> Any:
+        size = 0
+        for topic in message.topic_data:
+            for one in topic.partition_data:
+                size += len(one.records or b"")
+        return self._handled(None, message, size)
+
+    def handle_records(self, way: Callable[[Any], Any], records: memoryview) -> Any:
+        """Handle by `way` the records of a request whose form was kept."""
+        return self._handled(way, records, len(records))
+
+    def _throttle_ms(self, _response: Any, counted: Any, now_ms: float) -> int:
+        return self.client.bytes_throttle_ms(PRODUCER_BYTE_RATE, counted, now_ms)
+
+
+class _FetchUse(_Use):
+    """A Fetch of a client, counted by the bytes of the records in its response, by its session."""
+
+    __slots__ = ()
+
+    def handle(self, message: Any) -> Any:
+        if (bytes_max := self.client.fetch_bytes_max()) is not None:
+            message.max_bytes = min(message.max_bytes, bytes_max)
+            message.min_bytes = min(message.min_bytes, message.max_bytes)
+        return self._handled(None, message, message.session_id if message.session_epoch > 0 else 0)
+
+    def _throttle_ms(self, response: Any, _counted: Any, now_ms: float) -> int:
+        size = 0
+        for topic in response.responses:
+            for one in topic.partitions:
+                size += parts_size(one.records or b"")
+        return self.client.bytes_throttle_ms(CONSUMER_BYTE_RATE, size, now_ms, True)
+
+    def _replaced(self, _response: Any, counted: Any) -> Any:
+        return self.api.response(session_id=counted)
+
+
+class _MutatingUse(_Use):
+    """A request for changes of topics, counted by their partitions."""
+
+    __slots__ = ()
+
+    def handle(self, message: Any) -> Any:
+        bucket = self.client.bucket
+        if bucket is None:
+            return self._handled(None, message, None)
+        mutations = Mutations(bucket, self._broker.clock.monotonic_ms)
+        return self._handled(partial(respond, self, self._broker, mutations=mutations), message, mutations)
+
+    def _throttle_ms(self, _response: Any, counted: Any, _now_ms: float) -> int:
+        return 0 if counted is None else counted.throttle_ms
 
 
 class _LimitedProduce(Repeated):
@@ -85,19 +156,17 @@ class _LimitedProduce(Repeated):
 
     __slots__ = ("_plain", "_use")
 
-    def __init__(self, repeated: Repeated, use: _Use) -> None:
+    def __init__(self, repeated: Repeated, use: _ProduceUse) -> None:
         super().__init__(repeated.form, use.context)
         self._plain = repeated
         self._use = use
 
     def handle(self, broker: Services, records: memoryview) -> Any:
         """Append, and count the bytes and the time. Returns None as `Repeated.handle`, with nothing counted."""
-        size = len(records)
-        outcome, took_ns = self._use.timed(lambda: self._plain.handle(broker, records))
-        if outcome is None:
-            return None
-        self.uses += 1
-        return self._use.settled(outcome, took_ns, lambda response: _produced(self._use, response, size))
+        outcome = self._use.handle_records(lambda some: self._plain.handle(broker, some), records)
+        if outcome is not None:
+            self.uses += 1
+        return outcome
 
     def forget_records(self, request: Any) -> None:
         """Let go of the records, as those of a request without quotas."""
@@ -106,18 +175,20 @@ class _LimitedProduce(Repeated):
 
 def limited(api: Api, broker: Services, usage: Usage) -> Api:
     """Return the API with a handler that holds clients to their quotas."""
-    way, is_of_broker, repeats = _WAYS.get(api.key, _any), _OF_BROKERS.get(api.key), api.repeats
+    use, is_of_broker, repeats = _USES.get(api.key, _Use), _OF_BROKERS.get(api.key), api.repeats
 
     def handle_limited(_broker: Services, context: RequestContext, message: Any) -> Any:
         client = client_use(usage, context.connection, context.client_id)
         if not client.is_limited or (is_of_broker is not None and is_of_broker(context, message)):
             return plain(api, broker, context, message)
-        return way(_Use(api, client, broker, context), broker, message)
+        return use(api, client, broker, context).handle(message)
 
     def kept(context: RequestContext, message: Any, frame: memoryview) -> Repeated | None:
         found = None if repeats is None else repeats(context, message, frame)
         client = client_use(usage, context.connection, context.client_id)
-        return found if found is None or not client.is_limited else _LimitedProduce(found, _Use(api, client, broker, context))
+        return (
+            found if found is None or not client.is_limited else _LimitedProduce(found, _ProduceUse(api, client, broker, context))
+        )
 
     return replace(api, handle=handle_limited, pieces=None, repeats=None if repeats is None else kept)
 
@@ -131,7 +202,8 @@ def counted_again(api: Api, usage: Usage, context: RequestContext, encoded: byte
     """Count the time of a request that gets a response which was kept. Returns the response, with the throttle time if there is
     one.
     """
-    throttle_ms = client_use(usage, context.connection, context.client_id).time_throttle_ms(took_ns)
+    client = client_use(usage, context.connection, context.client_id)
+    throttle_ms = client.time_throttle_ms(took_ns, client.now_ms())
     if not throttle_ms:
         return encoded
     response = _with_throttle(api, context, encoded, throttle_ms)
@@ -156,56 +228,10 @@ def _wait(context: RequestContext, throttle_ms: int) -> None:
         holder.throttle(throttle_ms)
 
 
-def _any(use: _Use, _broker: Services, message: Any) -> Any:
-    return use.handle(lambda: use.plain(message))
-
-
-def _produce(use: _Use, _broker: Services, message: Any) -> Any:
-    size = sum(len(one.records or b"") for topic in message.topic_data for one in topic.partition_data)
-
-    return use.handle(lambda: use.plain(message), lambda response: _produced(use, response, size))
-
-
-def _produced(use: _Use, response: Any, size: int) -> tuple[Any, int]:
-    """Count the bytes of the records, and return the response and the throttle time."""
-    return response, use.client.bytes_throttle_ms(PRODUCER_BYTE_RATE, size)
-
-
-def _fetch(use: _Use, _broker: Services, message: Any) -> Any:
-    client = use.client
-    if (bytes_max := client.fetch_bytes_max()) is not None:
-        message.max_bytes = min(message.max_bytes, bytes_max)
-        message.min_bytes = min(message.min_bytes, message.max_bytes)
-    session_id = message.session_id if message.session_epoch > 0 else 0
-
-    def throttled(response: Any) -> tuple[Any, int]:
-        size = 0
-        for topic in response.responses:
-            for one in topic.partitions:
-                size += _size_of(one.records)
-        throttle_ms = client.bytes_throttle_ms(CONSUMER_BYTE_RATE, size, True)
-        return (use.api.response(session_id=session_id) if throttle_ms else response), throttle_ms
-
-    return use.handle(lambda: use.plain(message), throttled)
-
-
-def _size_of(records: Any) -> int:
-    size = getattr(records, "size", None)
-    return len(records or b"") if size is None else int(size)
-
-
-def _mutate(use: _Use, broker: Services, message: Any) -> Any:
-    bucket = use.client.bucket
-    if bucket is None:
-        return _any(use, broker, message)
-    mutations = Mutations(bucket, broker.clock.monotonic_ms)
-    return use.handle(lambda: respond(use, broker, message, mutations), lambda response: (response, mutations.throttle_ms))
-
-
-_WAYS: Final[Mapping[ApiKey, Callable[[_Use, Services, Any], Any]]] = {
-    ApiKey.PRODUCE: _produce,
-    ApiKey.FETCH: _fetch,
-    **dict.fromkeys(STRICT_SINCE, _mutate),
+_USES: Final[Mapping[ApiKey, type[_Use]]] = {
+    ApiKey.PRODUCE: _ProduceUse,
+    ApiKey.FETCH: _FetchUse,
+    **dict.fromkeys(STRICT_SINCE, _MutatingUse),
 }
 
 _OF_BROKERS: Final[Mapping[ApiKey, Callable[[RequestContext, Any], bool]]] = {

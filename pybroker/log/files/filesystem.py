@@ -87,9 +87,8 @@ class Filesystem:
                 raise OSError(errno.ENOSPC, "the file system took no bytes")
             written += count
 
-    def pread(self, fd: int, length: int, position: int) -> bytes:
-        """Read at most `length` bytes from `position`; fewer only at the end of the file."""
-        return os.pread(fd, length, position)
+    pread = staticmethod(os.pread)
+    """`pread(fd, length, position)` returns at most `length` bytes from `position`; fewer only at the end of the file."""
 
     def is_resident(self, fd: int, position: int) -> bool:
         """Return whether the page at `position` can be read without waiting for the disk; True if the system does not know."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pybroker.log.segments.file_records import FileTooShortError
+from pybroker.log.file_end import FileTooShortError
 from pybroker.model import FIRST_OFFSET, NO_OFFSET, OFFSET_END, Offset
 from pybroker.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchView
 

@@ -25,10 +25,9 @@ Source: org.apache.kafka.common.record.FileRecords.
 
 from __future__ import annotations
 
-import errno
 from typing import TYPE_CHECKING, Final
 
-from pybroker.log.file_end import FileEnd
+from pybroker.log.file_end import HOT_TAIL, FileEnd, FileSlice
 from pybroker.log.files.filesystem import SHORTAGES
 from pybroker.log.files.open_files import OPEN_FILES
 from pybroker.protocol.parts import SendPart
@@ -44,24 +43,19 @@ MAP_THRESHOLD: Final = 32 << 10  # pieces below this are read: a copy of 32 kB c
 PROBE_STEP: Final = 128 << 10  # Linux reads ahead in such windows, so one page of each stands for all
 LOOKED_AT: Final = 8 << 10  # a lookup has read the first headers, and the system reads no further ahead of such a read
 PROBE_BYTES_MAX: Final = 1 << 20  # as much as a sender pulls at once
-HOT_TAIL: Final = 8 << 20  # the last bytes of a growing file were just written, so they are in the page cache
 COPY_CHUNK: Final = 1 << 20
-
-
-class FileTooShortError(OSError):
-    """The file has become shorter than the bytes that were promised of it: another program has cut it."""
 
 
 class SegmentFile(FileEnd):
     """One open data file. Owns its descriptor, which is closed when nothing refers to the object any more."""
 
-    __slots__ = ("_map", "is_growing", "mapped", "path", "shown")
+    __slots__ = ("_map", "mapped", "shown")
 
     def __init__(
         self, filesystem: Filesystem, path: str, *, create: bool = False, is_growing: bool = False, shown: int = 0
     ) -> None:
         self.filesystem = filesystem
-        self._pwrite = filesystem.pwrite
+        self._pread, self._pwrite = filesystem.pread, filesystem.pwrite
         self.path = path
         self.fd = -1
         self.fd = filesystem.open(path, writable=True, create=create)
@@ -76,16 +70,6 @@ class SegmentFile(FileEnd):
         if self.fd >= 0:
             OPEN_FILES.closing(self.fd)
             self.filesystem.close(self.fd)
-
-    def pread(self, length: int, position: int) -> bytes:
-        """Read exactly `length` bytes. Raises FileTooShortError if the file has become shorter than that; OSError."""
-        data = self.filesystem.pread(self.fd, length, position)
-        while len(data) < length:
-            more = self.filesystem.pread(self.fd, length - len(data), position + len(data))
-            if not more:
-                raise FileTooShortError(errno.EIO, "the file is shorter than it was", self.path)
-            data += more
-        return data
 
     def view(self, length: int, position: int) -> memoryview | bytes:
         """Return up to `length` (> 0) bytes, at least one: a view of the map as far as it reaches, otherwise a copy."""
@@ -156,55 +140,37 @@ class SegmentFile(FileEnd):
         self.filesystem.sync(self.fd)
 
 
-class FileRecords(SendPart):
+class FileRecords(FileSlice, SendPart):
     """The `size` bytes of a data file from `position`: a part of a response, and a source of batches for conversion.
 
     `pull` and `read` raise OSError if the disk fails or the log was truncated below the slice; the connection is then
     closed.
     """
 
-    __slots__ = ("_sent", "file", "position", "size")
+    __slots__ = ()
 
-    def __init__(self, file: SegmentFile, position: int, size: int) -> None:
-        self.file = file
-        self.position = position
-        self.size = size
-        self._sent = 0
+    file: SegmentFile
 
     def pull(self, bytes_max: int) -> Sequence[bytes | memoryview]:
         """Return the next bytes, at most `bytes_max` (> 0); the views keep their map alive."""
-        remaining = self.size - self._sent
+        remaining = self.size - self.sent
         if remaining <= 0:
             return ()
-        piece = self.file.view(min(remaining, bytes_max), self.position + self._sent)
-        self._sent += len(piece)
+        piece = self.file.view(min(remaining, bytes_max), self.position + self.sent)
+        self.sent += len(piece)
         return (piece,)
 
     def cold(self) -> Callable[[], None] | None:
         """Return a function that reads the next bytes from the disk, or None if they are in memory."""
-        remaining = self.size - self._sent
+        remaining = self.size - self.sent
         if remaining <= 0:
             return None
-        return self.file.coldness(remaining, self.position + self._sent)
+        return self.file.coldness(remaining, self.position + self.sent)
 
     def read(self, position: int, length: int) -> bytes:
         """Return a copy of at most `length` bytes from `position` of the slice; safe to parse, unlike the views of `pull`."""
         length = min(length, self.size - position)
         return self.file.pread(length, self.position + position) if length > 0 else b""
-
-    def copied(self, bytes_max: int) -> bytes | None:
-        """Return the whole slice, unsent, if it is in memory and at most `bytes_max` long; None means that it is sent as
-        a part.
-        """
-        size, file = self.size, self.file
-        is_young = file.is_growing and self.position >= file.size - HOT_TAIL
-        if size > bytes_max or (not is_young and file.coldness(size, self.position) is not None):
-            return None
-        try:
-            data = file.filesystem.pread(file.fd, size, self.position)
-            return data if len(data) == size else file.pread(size, self.position)
-        except OSError:
-            return None  # the sender meets the same error, and closes the connection as it should
 
     def slice(self, position: int, size: int) -> FileRecords:
         """Return a part of this slice, unsent; cut at its end."""

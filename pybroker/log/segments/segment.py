@@ -295,8 +295,6 @@ class LogSegment(SegmentFiles):
     intact_size = segment_reading.intact_size
     behind_damage = segment_reading.behind_damage
     read_end = segment_reading.read_end
-    slice_from = segment_reading.slice_from
-    read_recent = segment_reading.read_recent
 
     position_of = segment_reading.position_of
     position_before = segment_reading.position_before

@@ -16,12 +16,9 @@ from typing import TYPE_CHECKING
 
 from pybroker.log.indexes.entry_file import CorruptIndexError
 from pybroker.log.indexes.time_index import TimestampOffset
-from pybroker.log.results import LogOffsetMetadata
 from pybroker.log.segments import batch_scan
 from pybroker.log.segments.batch_scan import CorruptDataError
 from pybroker.log.segments.damage import SEGMENT_OFFSETS_MAX, Damage, Survey
-from pybroker.log.segments.fetched_records import EMPTY, FetchedRecords
-from pybroker.log.segments.file_records import FileRecords
 from pybroker.model import NO_OFFSET, OFFSET_END, Offset
 
 if TYPE_CHECKING:
@@ -238,39 +235,6 @@ def find_batch(self: LogSegment, offset: Offset, end_offset: Offset = OFFSET_END
         logger.warning("Rebuilding the indexes of %s: %s", self.path, error)
         self.rebuild_indexes()
         return _find(self, offset, end_offset)
-
-
-def slice_from(
-    self: LogSegment, offset: Offset, batch: tuple[int, int], *, limit: int, bytes_max: int, min_one_batch: bool
-) -> FetchedRecords:
-    """Return what a read from `offset` gets, whose batch has this position and size: at most what lies before the position
-    `limit`, and at most `bytes_max`, but with `min_one_batch` the whole batch.
-    """
-    position, first_batch_size = batch
-    size = first_batch_size if min_one_batch and bytes_max < first_batch_size else bytes_max
-    if position + size > limit:
-        size = limit - position
-    place = LogOffsetMetadata(offset, self.base_offset, position)
-    if size <= 0:
-        return FetchedRecords(records=EMPTY, size=0, offset_metadata=place, first_batch_size=first_batch_size)
-    records = FileRecords(self.open_file or self.file, position, size)
-    return FetchedRecords(records, size, place, first_batch_size, size < first_batch_size)
-
-
-def read_recent(
-    self: LogSegment, offset: Offset, *, bytes_max: int, min_one_batch: bool, end: int | None = None
-) -> FetchedRecords | None:
-    """Return what a read from `offset` to the position `end`, by default that of the segment's end, gets, if a batch that was
-    written just now begins there.
-
-    Returns None for any other offset, and if the data file is not open.
-    """
-    tail = self.tail
-    batch = tail.recent_place(offset)
-    if batch is None or self.open_file is None:
-        return None
-    limit = tail.size if end is None else end
-    return slice_from(self, offset, batch, limit=limit, bytes_max=bytes_max, min_one_batch=min_one_batch)
 
 
 def find(self: LogSegment, offset: Offset) -> None:

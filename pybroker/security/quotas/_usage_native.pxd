@@ -20,15 +20,16 @@ cdef class Rate:
 
 
 cdef class ClientUse:
-    cdef object _now_ms, _window
+    cdef object _window
     cdef dict _rates
     cdef Rate _time_rate
     cdef double _time_limit
-    cdef readonly object bucket, quotas
+    cdef readonly object bucket, now_ms, quotas
     cdef readonly bint is_limited
 
-    cpdef bytes_throttle_ms(self, key, size, takes_back=*)
-    cpdef time_throttle_ms(self, double took_ns)
+    @cython.locals(rate=Rate)
+    cpdef bytes_throttle_ms(self, str key, double size, double now_ms, bint takes_back=*)
+    cpdef time_throttle_ms(self, double took_ns, double now_ms)
     cpdef fetch_bytes_max(self)
 
 

@@ -94,13 +94,14 @@ class ClientUse:
 
     Attributes:
         is_limited: whether any quota but that of connections holds for the client.
+        now_ms: returns the time of `usage` in ms.
         bucket: what its changes of partitions take from; None without such a quota.
     """
 
-    __slots__ = ("_now_ms", "_rates", "_time_limit", "_time_rate", "_window", "bucket", "is_limited", "quotas")
+    __slots__ = ("_rates", "_time_limit", "_time_rate", "_window", "bucket", "is_limited", "now_ms", "quotas")
 
     def __init__(self, usage: Usage, user: str, client_id: str) -> None:
-        self._now_ms, self._window, self.quotas = usage.now_ms, usage.window, usage.quotas
+        self.now_ms, self._window, self.quotas = usage.now_ms, usage.window, usage.quotas
         limits = self.quotas.limits(user, client_id)
         self.is_limited = bool(limits)
         changes = limits.pop(CONTROLLER_MUTATION_RATE, None)
@@ -109,25 +110,24 @@ class ClientUse:
         self._time_rate: Rate | None
         self._time_rate, self._time_limit = self._rates.get(REQUEST_PERCENTAGE, (None, 0.0))
 
-    def bytes_throttle_ms(self, key: str, size: int, takes_back: bool = False) -> int:
+    def bytes_throttle_ms(self, key: str, size: int, now_ms: float, takes_back: bool = False) -> int:
         """Count bytes of the rate `key`, and return the throttle time. `takes_back`: do not count bytes that exceed the quota,
         because they are not sent.
         """
         if (found := self._rates.get(key)) is None:
             return 0
         rate, limit = found
-        now_ms = self._now_ms()
         throttle_ms = rate.use(size, limit, now_ms)
         if throttle_ms and takes_back:
             rate.record(-size, now_ms)
         return throttle_ms
 
-    def time_throttle_ms(self, took_ns: int) -> int:
+    def time_throttle_ms(self, took_ns: int, now_ms: float) -> int:
         """Count time of the loop, and return the throttle time, which is at most a window."""
         rate = self._time_rate
         if rate is None:
             return 0
-        throttle_ms = rate.use(took_ns * _PERCENT_PER_NS, self._time_limit, self._now_ms())
+        throttle_ms = rate.use(took_ns * _PERCENT_PER_NS, self._time_limit, now_ms)
         return min(throttle_ms, self._window.window_ms) if throttle_ms else 0
 
     def fetch_bytes_max(self) -> int | None:

@@ -126,7 +126,7 @@ async def test_a_response_that_was_kept_is_counted_and_throttled_as_another(tmp_
     whole_response = [await whole.ask(request, 9) for _ in range(2)]
     assert whole_response[0] == whole_response[1]
     assert whole.services.usage is not None
-    whole.services.usage.of("User:ANONYMOUS", "test").time_throttle_ms(10**20)
+    whole.services.usage.of("User:ANONYMOUS", "test").time_throttle_ms(10**20, whole.clock.monotonic_ms())
     throttled = await whole.ask(request, 9)
     assert (throttled.throttle_time_ms, holder.throttled) == (1000, [1000])
     throttled.throttle_time_ms = 0

@@ -8,6 +8,7 @@ from pybroker.security.quotas.quotas import Quotas
 from pybroker.security.quotas.usage import Usage, Window
 
 RATE = "producer_byte_rate"
+NOW_MS = 0.0
 
 
 def usage_of(clock: ManualClock, entity: Entity, key: str, value: float) -> Usage:
@@ -16,21 +17,21 @@ def usage_of(clock: ManualClock, entity: Entity, key: str, value: float) -> Usag
 
 def test_the_clients_of_a_user_share_its_quota() -> None:
     usage = usage_of(ManualClock(), ((USER, "u"),), RATE, 10)
-    assert usage.of("User:u", "a").bytes_throttle_ms(RATE, 100) == 0
-    assert usage.of("User:u", "b").bytes_throttle_ms(RATE, 100) == 10_000
-    assert usage.of("User:other", "b").bytes_throttle_ms(RATE, 1000) == 0
+    assert usage.of("User:u", "a").bytes_throttle_ms(RATE, 100, NOW_MS) == 0
+    assert usage.of("User:u", "b").bytes_throttle_ms(RATE, 100, NOW_MS) == 10_000
+    assert usage.of("User:other", "b").bytes_throttle_ms(RATE, 1000, NOW_MS) == 0
 
 
 def test_each_client_id_has_the_default_for_itself() -> None:
     usage = usage_of(ManualClock(), ((CLIENT_ID, None),), RATE, 10)
-    assert [usage.of("User:u", name).bytes_throttle_ms(RATE, 100) for name in "ab"] == [0, 0]
+    assert [usage.of("User:u", name).bytes_throttle_ms(RATE, 100, NOW_MS) for name in "ab"] == [0, 0]
 
 
 def test_a_changed_quota_counts_what_was_used_before() -> None:
     usage = usage_of(ManualClock(), ((USER, "u"),), RATE, 10)
-    assert usage.of("User:u", "a").bytes_throttle_ms(RATE, 100) == 0
+    assert usage.of("User:u", "a").bytes_throttle_ms(RATE, 100, NOW_MS) == 0
     usage.quotas = Quotas({"1": (((USER, "u"),), {RATE: 5})})
-    assert usage.of("User:u", "a").bytes_throttle_ms(RATE, 0) == 10_000
+    assert usage.of("User:u", "a").bytes_throttle_ms(RATE, 0, NOW_MS) == 10_000
 
 
 def test_an_address_opens_so_many_connections_a_second() -> None:
