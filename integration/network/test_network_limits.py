@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import functools
 import logging
 import random
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -437,8 +439,8 @@ def test_a_loop_with_clients_waiting_for_a_slot_is_idle(loop: str) -> None:
                 nonlocal turns
                 turns += 1
 
-            original = scene.server._acceptors[0]._has_room
-            scene.server._acceptors[0]._has_room = lambda: (count(), original())[1]
+            original = scene.server._acceptors[0]._room
+            scene.server._acceptors[0]._room = lambda: (count(), original())[1]
             await asyncio.sleep(0.1)
             assert turns == 0, "the loop does not ask again and again whether there is room"
             await only.close()
@@ -501,15 +503,15 @@ def test_a_connection_that_is_set_up_late_at_one_listener_keeps_no_client_waitin
     loop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        late = asyncio.Event()
-        set_up = acceptor.Acceptor._set_up
+        step, late = acceptor.Acceptor._step, []
 
-        async def set_up_late(self: acceptor.Acceptor, accepted: socket.socket) -> None:
-            await set_up(self, accepted)
-            if self.name == "CLIENTS":
-                await asyncio.wait_for(late.wait(), WAIT_S)
+        def step_late(self: acceptor.Acceptor, *arguments: Any) -> None:
+            if self.name == "CLIENTS" and len(arguments) > 2:  # the last step
+                late.append(functools.partial(step, self, *arguments))
+            else:
+                step(self, *arguments)
 
-        monkeypatch.setattr(acceptor.Acceptor, "_set_up", set_up_late)
+        monkeypatch.setattr(acceptor.Acceptor, "_step", step_late)
         async with two_listeners(NetworkLimits(max_connections=1, descriptors_max=3)) as (server, connect):
             clients, brokers = await server.start()
             try:
@@ -519,7 +521,8 @@ def test_a_connection_that_is_set_up_late_at_one_listener_keeps_no_client_waitin
                 await until(lambda: server.connections_open == 2)
                 assert server.connections_open == 2, "the client's connection counts twice until it is set up"
             finally:
-                late.set()  # also after a failure, as the server's stop waits for the connection
+                for last_step in late:  # also after a failure, as the server's stop waits for the connection
+                    last_step()
             await until(lambda: server.connections_open == 3)
 
     run(loop, scenario)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import functools
 import logging
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +22,8 @@ from pybroker.powers import is_power_of_ten
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
+    from typing import Any
 
     from pybroker.network.handshakes import Handshakes
 
@@ -40,7 +42,7 @@ class Acceptor:
     Args:
         listening: a socket that is bound and does not listen yet.
         connection: makes the protocol of a connection.
-        has_room: whether one more connection may be taken.
+        room: returns how many more connections may be taken.
         pause_ms: counts a connection that was accepted, and returns for how long no other may be.
         on_arrived: called when an accepted connection is set up, or gone, so that it no longer counts as arriving. There may be
             room again then, at any listener: the limits are of all listeners together.
@@ -62,7 +64,7 @@ class Acceptor:
         *,
         backlog: int,
         connection: Callable[[], asyncio.BaseProtocol],
-        has_room: Callable[[], bool],
+        room: Callable[[], int],
         pause_ms: Callable[[], int] = lambda: 0,
         on_arrived: Callable[[], None],
         on_full: Callable[[], None],
@@ -72,7 +74,7 @@ class Acceptor:
         self._listening = listening
         self._backlog = backlog
         self._connection = connection
-        self._has_room = has_room
+        self._room = room
         self._pause_ms = pause_ms
         self._on_arrived = on_arrived
         self._on_full = on_full
@@ -82,15 +84,11 @@ class Acceptor:
         self._loop = asyncio.get_running_loop()
         self._is_watched = False
         self._retry: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()  # of handshakes
+        self.arriving = 0
         self.is_waiting = False
         self.shortages = 0
         self.waits = 0
-
-    @property
-    def arriving(self) -> int:
-        """Connections that are being set up."""
-        return len(self._tasks)
 
     def start(self) -> None:
         """Listen, and accept connections as they come."""
@@ -99,7 +97,7 @@ class Acceptor:
 
     def resume(self) -> None:
         """Accept connections again, if there is room now."""
-        if not self._is_watched and self._retry is None and self._listening.fileno() >= 0 and self._has_room():
+        if not self._is_watched and self._retry is None and self._listening.fileno() >= 0 and self._room() > 0:
             self._is_watched, self.is_waiting = True, False
             self._loop.add_reader(self._listening.fileno(), self._accept)
 
@@ -120,6 +118,8 @@ class Acceptor:
         """Return when every connection accepted before `close` is set up, or gone."""
         if self._tasks:
             await asyncio.wait(self._tasks)
+        while self.arriving:  # noqa: ASYNC110  for a round of the loop
+            await asyncio.sleep(0)
 
     def _pause(self) -> None:
         if self._is_watched:
@@ -127,60 +127,78 @@ class Acceptor:
             self._loop.remove_reader(self._listening.fileno())
 
     def _accept(self) -> None:
-        for _ in range(self._at_once):
-            if not self._has_room():
-                self._pause()
-                self.waits += 1
-                if is_power_of_ten(self.waits):
-                    logger.warning(
-                        "No more connections fit under max.connections, the limit of open files (ulimit -n), or the memory for "
-                        "handshakes; further clients at %s wait until one is closed. Times that this has happened: %d",
-                        self.name,
-                        self.waits,
-                    )
-                self.is_waiting = True
-                self._on_full()
-                return
+        room = self._room()
+        if room <= 0:
+            self._wait_for_room()
+            return
+        for _ in range(min(room, self._at_once)):
             try:
                 accepted, _ = self._listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                self._pause()
-                self._retry = self._loop.call_later(RETRY_S, self._try_again)
-                self.shortages += 1
-                if error.errno not in _SHORTAGES:
-                    logger.warning("Cannot accept connections at %s: %s", self.name, error)
-                elif is_power_of_ten(self.shortages):  # the shortage may last
-                    logger.warning(
-                        "No file descriptor is left for connections at %s; waiting clients are accepted when there is one: %s",
-                        self.name,
-                        error,
-                    )
+                self._wait_for_descriptor(error)
                 return
-            task = self._loop.create_task(self._set_up(accepted))
-            self._tasks.add(task)
-            task.add_done_callback(self._arrived)
+            self.arriving += 1
+            if self._handshakes is None:
+                self._step(self._loop.connect_accepted_socket(self._connection, accepted), accepted)
+            else:
+                task = self._loop.create_task(self._handshakes.set_up(self._connection, accepted))
+                self._tasks.add(task)
+                task.add_done_callback(self._shaken)
             if pause_ms := self._pause_ms():
                 self._pause()
                 self._retry = self._loop.call_later(pause_ms / 1000, self._try_again)
                 return
 
-    def _arrived(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        self._on_arrived()
+    def _wait_for_room(self) -> None:
+        self._pause()
+        self.waits += 1
+        if is_power_of_ten(self.waits):
+            logger.warning(
+                "No more connections fit under max.connections, the limit of open files (ulimit -n), or the memory for "
+                "handshakes; further clients at %s wait until one is closed. Times that this has happened: %d",
+                self.name,
+                self.waits,
+            )
+        self.is_waiting = True
+        self._on_full()
+
+    def _wait_for_descriptor(self, error: OSError) -> None:
+        self._pause()
+        self._retry = self._loop.call_later(RETRY_S, self._try_again)
+        self.shortages += 1
+        if error.errno not in _SHORTAGES:
+            logger.warning("Cannot accept connections at %s: %s", self.name, error)
+        elif is_power_of_ten(self.shortages):  # the shortage may last
+            logger.warning(
+                "No file descriptor is left for connections at %s; waiting clients are accepted when there is one: %s",
+                self.name,
+                error,
+            )
 
     def _try_again(self) -> None:
         self._retry = None
         self.resume()
 
-    async def _set_up(self, accepted: socket.socket) -> None:
-        accepted.setblocking(False)
-        if self._handshakes is not None:
-            await self._handshakes.set_up(self._connection, accepted)
-            return
+    def _step(self, setting_up: Coroutine[Any, Any, object], accepted: socket.socket, _: object = None) -> None:
+        """Let the loop go on with setting up a connection. It waits once, for a round: a task would cost as much as the rest."""
         try:
-            await self._loop.connect_accepted_socket(self._connection, accepted)
+            waiter = setting_up.send(None)
+        except StopIteration:
+            pass
         except OSError as error:  # the peer has gone already
             accepted.close()
             logger.debug("A connection at %s was closed by its peer before it was set up: %s", self.name, error)
+        else:
+            waiter.add_done_callback(functools.partial(self._step, setting_up, accepted))
+            return
+        self._arrived()
+
+    def _shaken(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._arrived()
+
+    def _arrived(self) -> None:
+        self.arriving -= 1
+        self._on_arrived()

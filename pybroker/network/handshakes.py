@@ -110,9 +110,9 @@ class Handshakes:
             del tls  # an error refers to this frame, and `tls` to the error: the cycle would keep what OpenSSL has allocated
 
     @property
-    def has_room(self) -> bool:
-        """Whether one more may begin."""
-        return len(self._begun) < self._max
+    def room(self) -> int:
+        """How many more may begin."""
+        return self._max - len(self._begun)
 
     def identify(self, context: ConnectionContext, extra: Callable[[str], Any]) -> bool:
         """Note the principal of a client whose handshake is done. Returns False if it has none, and is not accepted."""

@@ -6,7 +6,6 @@ import asyncio
 import functools
 import itertools
 import logging
-import socket
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +29,8 @@ from pybroker.security.principal import ANONYMOUS
 from pybroker.sharing.turns.watchdog import watchdog_of
 
 if TYPE_CHECKING:
+    import socket
+
     from pybroker.network._connection_python import ConnectionCore
     from pybroker.network.connection_rates import ConnectionRates
     from pybroker.network.gate import Gate
@@ -160,7 +161,7 @@ class SocketServer:
                 listening,
                 backlog=self.limits.socket_listen_backlog_size,
                 connection=self._factory(loop, listener),
-                has_room=functools.partial(self._has_room, listener),
+                room=functools.partial(self._room, listener),
                 pause_ms=functools.partial(self._pause_ms, listener),
                 on_arrived=self._let_in,
                 on_full=self._make_room,
@@ -228,8 +229,6 @@ class SocketServer:
             return False
         local = context.local_host, context.local_port
         context.advertised_host, context.advertised_port = local if self._address_for is None else self._address_for(context)
-        # The listening socket's other options are inherited; this one is not on every system.
-        extra("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._last_connection_id += 1
         context.connection_id = self._last_connection_id
         connection.active_ns = self.now_ns()
@@ -342,26 +341,29 @@ class SocketServer:
             self.strangers.give_up(count)
             return
         for name in {acceptor.name for acceptor in self._acceptors if acceptor.is_waiting}:
-            if self._is_full(name):
+            if self._room_of(name) <= 0:
                 self.strangers.give_up(count, name)
 
     # -- accepting
 
-    def _has_room(self, listener: Listener) -> bool:
-        """Return whether one more connection may be taken at the listener."""
-        limits, taken, handshakes = self._limits, self._taken, self.handshakes.get(listener.name)
-        if handshakes is not None and not handshakes.has_room:
-            return False
-        if self._is_full(listener.name):
-            return False
-        return taken < limits.descriptors_max and (taken < limits.max_connections or listener.is_protected)
+    def _room(self, listener: Listener) -> int:
+        """Return how many more connections may be taken at the listener."""
+        limits, taken = self._limits, self._taken
+        room = limits.descriptors_max - taken
+        if not listener.is_protected:
+            room = min(room, limits.max_connections - taken)
+        if limits.of_listeners:
+            room = min(room, self._room_of(listener.name))
+        handshakes = self.handshakes.get(listener.name)
+        return room if handshakes is None else min(room, handshakes.room)
 
-    def _is_full(self, name: str) -> bool:
-        """Return whether a listener has as many connections as its own limit allows."""
+    def _room_of(self, name: str) -> int:
+        """Return how many more connections a listener's own limit allows."""
         own = self._limits.of_listeners.get(name)
-        return own is not None and own.max_connections <= self.listener_counters[name].connections_open + sum(
-            acceptor.arriving for acceptor in self._acceptors if acceptor.name == name
-        )
+        if own is None:
+            return UNLIMITED
+        arriving = sum(acceptor.arriving for acceptor in self._acceptors if acceptor.name == name)
+        return own.max_connections - self.listener_counters[name].connections_open - arriving
 
     def _pause_ms(self, listener: Listener) -> int:
         """Count an accepted connection, and return for how long the listener accepts no other."""
@@ -377,7 +379,10 @@ class SocketServer:
     @property
     def _taken(self) -> int:
         """The number of connections, with those that are being set up."""
-        return len(self._connections) + sum(acceptor.arriving for acceptor in self._acceptors)
+        taken = len(self._connections)
+        for acceptor in self._acceptors:
+            taken += acceptor.arriving
+        return taken
 
     def _close_acceptors(self) -> None:
         for acceptor in self._acceptors:
