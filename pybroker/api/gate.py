@@ -89,6 +89,8 @@ class Gate:
             key = int.from_bytes(frame[:_KEY_BYTES], signed=True)
             if login.fits(key):
                 response = self._handler(context, frame)
+                if login.state < State.COMPLETE and not login.failure:
+                    return response
             else:
                 name = ApiKey(key).name if key in _KEYS else f"(API key {key})"
                 login.fail(f"a {name} request must not come at this point of a login")

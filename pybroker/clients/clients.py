@@ -41,6 +41,7 @@ class Client:
     """The counts of one client.
 
     Attributes:
+        is_kept: whether it is among those that were seen last.
         connections: those that are open now.
         connections_made: those of which a request was counted.
         first_seen_ms, last_seen_ms: times since the epoch, of some request in the last interval.
@@ -49,12 +50,12 @@ class Client:
     """
 
     __slots__ = (
-        "bytes_in", "bytes_out", "connections", "connections_made", "down_converted", "first_seen_ms", "last_seen_ms", "name",
-        "requests",
+        "bytes_in", "bytes_out", "connections", "connections_made", "down_converted", "first_seen_ms", "is_kept", "last_seen_ms",
+        "name", "requests",
     )  # fmt: skip
 
     def __init__(self, name: Name, now_ms: int) -> None:
-        self.name = name
+        self.name, self.is_kept = name, True
         self.connections = self.connections_made = 0
         self.first_seen_ms = self.last_seen_ms = now_ms
         self.requests: dict[tuple[int, int], int] = {}
@@ -95,6 +96,8 @@ class Clients:
 
     def clear(self) -> None:
         """Forget all clients. Connections that are open count for new ones."""
+        for client in self._clients.values():
+            client.is_kept = False
         self._clients.clear()
 
     def add_earlier(self, clients: Iterable[Client]) -> None:
@@ -126,6 +129,8 @@ class Clients:
             return
         if context.used:
             self._count_uses(context)
+            context.client.last_seen_ms = self.now_ms()
+            self._clients.move_to_end(context.client.name)
         client = context.client
         bytes_in, bytes_out = take_bytes(connection)
         client.bytes_in += bytes_in
@@ -142,13 +147,11 @@ class Clients:
 
     def _count_uses(self, connection: ConnectionContext) -> None:
         client = connection.client
-        if client is None or self._clients.get(client.name) is not client:
+        if client is None or not client.is_kept:
             client = self._client_of(connection)
         use = int(connection.used_route.api.key), connection.used_version
         client.requests[use] = client.requests.get(use, 0) + connection.used
         connection.used = 0
-        client.last_seen_ms = self.now_ms()
-        self._clients.move_to_end(client.name)
 
     def _client_of(self, connection: ConnectionContext) -> Client:
         """Return the client of a connection for which none is counted, or one that was forgotten."""
@@ -175,4 +178,4 @@ class Clients:
 
     def _forget(self) -> None:
         while len(self._clients) > CLIENTS_MAX:
-            self._clients.popitem(last=False)
+            self._clients.popitem(last=False)[1].is_kept = False

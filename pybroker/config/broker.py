@@ -392,7 +392,8 @@ class BrokerConfig(BaseSettings):
     @property
     def has_consumer_groups(self) -> bool:
         """Whether the broker serves groups of the consumer protocol."""
-        return "consumer" in {protocol.lower() for protocol in self.group_coordinator_rebalance_protocols}
+        protocols = self.group_coordinator_rebalance_protocols
+        return "consumer" in protocols or "consumer" in {protocol.lower() for protocol in protocols}
 
     @property
     def dropped_listeners(self) -> tuple[str, ...]:

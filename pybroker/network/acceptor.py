@@ -52,6 +52,7 @@ class Acceptor:
 
     Attributes:
         name: the listener's.
+        is_watched: whether clients are accepted as they come.
         is_waiting: whether a client waits because there is no room.
         arriving: connections that were accepted and are not set up yet.
         shortages: how many times the system had no descriptor for a connection.
@@ -82,7 +83,7 @@ class Acceptor:
         self._handshakes = handshakes
         self._at_once = ACCEPTS_AT_ONCE if handshakes is None else HANDSHAKES_AT_ONCE
         self._loop = asyncio.get_running_loop()
-        self._is_watched = False
+        self.is_watched = False
         self._retry: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()  # of handshakes
         self.arriving = 0
@@ -97,8 +98,8 @@ class Acceptor:
 
     def resume(self) -> None:
         """Accept connections again, if there is room now."""
-        if not self._is_watched and self._retry is None and self._listening.fileno() >= 0 and self._room() > 0:
-            self._is_watched, self.is_waiting = True, False
+        if not self.is_watched and self._retry is None and self._listening.fileno() >= 0 and self._room() > 0:
+            self.is_watched, self.is_waiting = True, False
             self._loop.add_reader(self._listening.fileno(), self._accept)
 
     def close(self) -> None:
@@ -122,8 +123,8 @@ class Acceptor:
             await asyncio.sleep(0)
 
     def _pause(self) -> None:
-        if self._is_watched:
-            self._is_watched = False
+        if self.is_watched:
+            self.is_watched = False
             self._loop.remove_reader(self._listening.fileno())
 
     def _accept(self) -> None:

@@ -42,6 +42,8 @@ logger = logging.getLogger(__name__)
 _NS_PER_MS: Final = 1_000_000
 _NOTE_SHARE: Final = 100
 
+_EVERY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104  to compare with
+
 IDLE_PER_TURN: Final = 500
 """The number of idle connections that are closed in a turn of the loop, at 2 to 4 us each."""
 
@@ -160,7 +162,7 @@ class SocketServer:
             acceptor = Acceptor(
                 listening,
                 backlog=self.limits.socket_listen_backlog_size,
-                connection=self._factory(loop, listener),
+                connection=self._factory(loop, listener, listening),
                 room=functools.partial(self._room, listener),
                 pause_ms=functools.partial(self._pause_ms, listener),
                 on_arrived=self._let_in,
@@ -219,7 +221,8 @@ class SocketServer:
         context, counters = connection.context, connection.counters
         extra = connection.extra
         context.peer_host, context.peer_port = _address(extra("peername"))
-        context.local_host, context.local_port = _address(extra("sockname"))
+        if not context.local_port:
+            context.local_host, context.local_port = _address(extra("sockname"))
         refusal = self._refusal(context)
         if refusal is not None:
             counters.connections_refused += 1
@@ -391,14 +394,19 @@ class SocketServer:
     def _let_in(self) -> None:
         if self._all_lost is None:
             for acceptor in self._acceptors:
-                acceptor.resume()
+                if not acceptor.is_watched:
+                    acceptor.resume()
 
-    def _factory(self, loop: asyncio.AbstractEventLoop, listener: Listener) -> Callable[[], Connection]:
-        counters, gate = self.listener_counters[listener.name], self.gates.get(listener.name)
+    def _factory(self, loop: asyncio.AbstractEventLoop, listener: Listener, listening: socket.socket) -> Callable[[], Connection]:
+        name, protocol = listener.name, listener.security_protocol
+        counters, gate = self.listener_counters[name], self.gates.get(name)
+        host, port = _address(listening.getsockname())
+        if host in _EVERY_ADDRESS:
+            host, port = "", 0  # each connection has its own
 
         def connection() -> Connection:
             context = ConnectionContext(
-                connection_id=0, listener_name=listener.name, security_protocol=listener.security_protocol
+                connection_id=0, listener_name=name, local_host=host, local_port=port, security_protocol=protocol
             )
             if gate is not None:
                 context.login = gate.new_login()
@@ -429,9 +437,11 @@ class SocketServer:
     def _refusal(self, context: ConnectionContext) -> str | None:
         if self._all_lost is not None:  # the loop had accepted it when `stop` began
             return "stopping"
-        if self._left_of(context.peer_host) <= 0:
-            return f"max.connections.per.ip ({self._per_ip_max(context.peer_host)}) reached"
-        if not self._may_connect(context.peer_host):
+        host, limits = context.peer_host, self._limits
+        is_limited = limits.max_connections_per_ip < UNLIMITED or limits.max_connections_per_ip_overrides
+        if is_limited and self._left_of(host) <= 0:
+            return f"max.connections.per.ip ({self._per_ip_max(host)}) reached"
+        if not self._may_connect(host):
             return "connection_creation_rate reached"
         return None
 

@@ -39,10 +39,13 @@ class State(IntEnum):
     FAILED = 3
 
 
-_FITTING: Final = {
-    State.HANDSHAKE: frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}),
-    State.TOKENS: frozenset({ApiKey.SASL_AUTHENTICATE}),
-}
+_FITTING: Final[tuple[frozenset[int], ...]] = (
+    frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}),
+    frozenset({ApiKey.SASL_AUTHENTICATE}),
+    frozenset(),
+    frozenset(),
+)
+"""The requests that fit each state."""
 
 
 class Offer(NamedTuple):
@@ -106,7 +109,7 @@ class Login:
 
     def fits(self, api_key: int) -> bool:
         """Return whether a request fits the state."""
-        return api_key in _FITTING.get(self.state, ())
+        return api_key in _FITTING[self.state]
 
     def fail(self, reason: str) -> None:
         """End the login, and with it the connection."""

@@ -8,14 +8,13 @@ Source: ScramSaslServer, ScramMessages, ScramFormatter.
 
 from __future__ import annotations
 
-import binascii
 import hmac
 import re
 import secrets
-from base64 import b64decode, b64encode
+from base64 import b64encode
+from binascii import a2b_base64
 from typing import TYPE_CHECKING, Final, Protocol
 
-from pybroker.security.sasl import scram_credentials
 from pybroker.security.sasl.exchange import Identity, RefusedError, SaslError
 from pybroker.security.sasl.scram_credentials import ITERATIONS_MIN, SALT_BYTES, Credential, ScramMechanism
 
@@ -34,9 +33,7 @@ _EXTENSIONS: Final = r"(?P<extensions>(?:,[A-Za-z]+=[^\x00,]+)*)"
 _FIRST: Final = re.compile(
     rf"(?P<header>[ny],(?:a=(?P<authorization>{_NAME}))?,)(?P<bare>(?:m=[^\x00,]+,)?n=(?P<user>{_NAME}),r=(?P<nonce>[!-+\--~]+){_EXTENSIONS})"
 )
-_FINAL: Final = re.compile(
-    rf"(?P<unproved>c=(?P<channel>[A-Za-z0-9/+=]+),r=(?P<nonce>[!-+\--~]+){_EXTENSIONS}),p=(?P<proof>[A-Za-z0-9/+=]+)"
-)
+_FINAL: Final = re.compile(rf"c=(?P<channel>[A-Za-z0-9/+=]+),r=(?P<nonce>[!-+\--~]+){_EXTENSIONS},p=[A-Za-z0-9/+=]+")
 HEADER: Final = "n,,"
 """The beginning of a client's first message that has no authorization id."""
 CHANNEL_TEXT: Final = b64encode(HEADER.encode()).decode()
@@ -59,26 +56,31 @@ class Users(Protocol):
 class Scram:
     """One of the two mechanisms, with its users."""
 
-    __slots__ = ("mechanism", "new_nonce", "users")
+    __slots__ = ("_no_key", "mechanism", "new_nonce", "users")
 
     def __init__(self, mechanism: ScramMechanism, users: Users, new_nonce: Callable[[], str] = secrets.token_urlsafe) -> None:
         self.mechanism, self.users, self.new_nonce = mechanism, users, new_nonce
+        self._no_key = mechanism.hash(secrets.token_bytes(SALT_BYTES))
 
     def begin(self) -> ScramExchange:
         """Return a new login."""
         return ScramExchange(self)
 
+    def of_unknown(self, user: str) -> Credential:
+        """Return a credential without a password for a user that does not exist."""
+        salt = self.mechanism.hmac(self.users.secret(), f"{self.mechanism.name}/{user}".encode())[:SALT_BYTES]
+        return Credential(salt, self._no_key, self._no_key, ITERATIONS_MIN)
+
 
 class ScramExchange:
     """One login: two messages of the client, and two of the broker."""
 
-    __slots__ = ("_channels", "_claimed", "_credential", "_messages", "_nonce", "_scram", "identity", "user")
+    __slots__ = ("_claimed", "_credential", "_header", "_messages", "_nonce", "_scram", "identity", "user")
 
     def __init__(self, scram: Scram) -> None:
         self._scram = scram
         self.identity: Identity | None = None
-        self.user = self._nonce = self._messages = ""
-        self._channels: tuple[str, ...] = ()
+        self.user = self._header = self._nonce = self._messages = ""
         self._credential: Credential | None = None
         self._claimed: Identity | None = None  # the user that the client is if it has the password; None: it does not exist
 
@@ -106,39 +108,48 @@ class ScramExchange:
             self._claimed = Identity(token.owner, token.expires_ms, is_token=True)
         else:
             found = None
-        of_unknown = _of_unknown(mechanism, users, self.user)  # made for all, so that a user that exists takes as long
+        of_unknown = self._scram.of_unknown(self.user)  # made for all, so that a user that exists takes as long
         self._credential = credential = found or of_unknown
         self._nonce = match["nonce"] + self._scram.new_nonce()
-        self._channels = (CHANNEL_TEXT, b64encode(match["header"].encode()).decode())
+        self._header = match["header"]
         response = f"r={self._nonce},s={b64encode(credential.salt).decode()},i={credential.iterations}"
         self._messages = f"{match['bare']},{response}"
         return response
 
     def _final(self, text: str, credential: Credential) -> str:
-        match = _FINAL.fullmatch(text)
-        if match is None:
-            raise SaslError("the last message is not that of SCRAM")
-        if match["nonce"] != self._nonce:
-            raise SaslError("the last message has another nonce")
-        if match["channel"] not in self._channels:
-            raise SaslError("the last message is of another channel")
+        unproved, _, proof_text = text.rpartition(",p=")
+        if unproved != f"c={CHANNEL_TEXT},r={self._nonce}":  # as nearly every client sends it
+            self._check(text)
         mechanism = self._scram.mechanism
-        messages = f"{self._messages},{match['unproved']}".encode()
+        messages = f"{self._messages},{unproved}".encode()
         signature = mechanism.hmac(credential.stored_key, messages)
         try:
-            proof = b64decode(match["proof"], validate=True)
-        except binascii.Error as error:
+            proof = a2b_base64(proof_text, strict_mode=True)
+        except ValueError as error:
             raise SaslError("the proof is not base64") from error
-        key = bytes(one ^ other for one, other in zip(proof, signature, strict=False))
-        is_proved = len(proof) == len(signature) and hmac.compare_digest(mechanism.hash(key), credential.stored_key)
+        is_proved = len(proof) == len(signature) and hmac.compare_digest(
+            mechanism.hash((int.from_bytes(proof) ^ int.from_bytes(signature)).to_bytes(len(signature))), credential.stored_key
+        )
         if not is_proved or self._claimed is None:
             raise SaslError("the user does not exist" if self._claimed is None else "the password is wrong")
         self.identity = self._claimed
         return f"v={b64encode(mechanism.hmac(credential.server_key, messages)).decode()}"
 
+    def _check(self, text: str) -> None:
+        """Check the last message, but for its proof. Raises SaslError."""
+        match = _FINAL.fullmatch(text)
+        if match is None:
+            raise SaslError("the last message is not that of SCRAM")
+        if match["nonce"] != self._nonce:
+            raise SaslError("the last message has another nonce")
+        if match["channel"] not in (CHANNEL_TEXT, b64encode(self._header.encode()).decode()):
+            raise SaslError("the last message is of another channel")
+
 
 def _is_by_token(extensions: str) -> bool:
     """Return whether the user is a delegation token's id. Other extensions are ignored, as in Kafka."""
+    if not extensions:
+        return False
     fields = dict(one.split("=", 1) for one in extensions.split(",")[1:])
     return fields.get(TOKEN_AUTH, "").lower() == "true"
 
@@ -150,9 +161,3 @@ def escaped(name: str) -> str:
 
 def _unescaped(name: str) -> str:
     return name.replace("=2C", ",").replace("=3D", "=")
-
-
-def _of_unknown(mechanism: ScramMechanism, users: Users, user: str) -> Credential:
-    """Return a credential without a password for a user that does not exist."""
-    salt = mechanism.hmac(users.secret(), f"{mechanism.name}/{user}".encode())[:SALT_BYTES]
-    return scram_credentials.of_salted_password(mechanism, salt, salt, ITERATIONS_MIN)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from base64 import b64decode, b64encode
+from base64 import b64encode
+from binascii import a2b_base64
 from typing import Final, NamedTuple
 
 ITERATIONS_MIN: Final = 4_096
@@ -63,12 +64,12 @@ class Credential(NamedTuple):
 
 def decode(text: str) -> Credential:
     """Return the credential of a text. Raises ValueError, without a part of the text."""
-    fields = dict(field.partition("=")[::2] for field in text.split(","))
     try:
+        fields = dict([field.split("=", 1) for field in text.split(",")])
         return Credential(
-            b64decode(fields["salt"], validate=True),
-            b64decode(fields["stored_key"], validate=True),
-            b64decode(fields["server_key"], validate=True),
+            a2b_base64(fields["salt"], strict_mode=True),
+            a2b_base64(fields["stored_key"], strict_mode=True),
+            a2b_base64(fields["server_key"], strict_mode=True),
             int(fields["iterations"]),
         )
     except (KeyError, ValueError):
