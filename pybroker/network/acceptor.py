@@ -183,7 +183,7 @@ class Acceptor:
         self.resume()
 
     def _step(self, setting_up: Coroutine[Any, Any, object], accepted: socket.socket, _: object = None) -> None:
-        """Let the loop go on with setting up a connection. It waits once, for a round: a task would cost as much as the rest."""
+        """Continue to set up a connection. It waits for one round of the loop; a task would cost as much as the rest."""
         try:
             waiter = setting_up.send(None)
         except StopIteration:
