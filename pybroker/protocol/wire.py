@@ -84,7 +84,7 @@ WEIGHTLESS_BYTES: Final = 1024
 """Each this many bytes of a text, or of bytes, count as an element."""
 COPIED_AT_ONCE_BYTES: Final = 1 << 20
 """The interpreter is released while more bytes of one field are copied."""
-JOIN_BYTES_MAX: Final = 4096
+JOIN_BYTES_MAX: Final = 32 << 10
 """Records up to this size are copied into the bytes around them: that costs less than another buffer for the socket."""
 
 
