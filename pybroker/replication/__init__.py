@@ -15,7 +15,6 @@ partition_data, _partition_data_*  what a fetch wants of one partition and what 
 fetch_session        incremental fetch sessions
 session_tracker      what a follower's usual requests read of its session
 fetch_context        one fetch request in terms of sessions
-cached_partition     one partition of such a session
 fetching             one fetch: it reads, waits and reads again
 delayed_fetch        a fetch that waits in its purgatory
 delayed_produce      a produce request that waits, and the queues of its partitions

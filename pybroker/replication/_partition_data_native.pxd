@@ -2,6 +2,7 @@
 native code of this package knows by this file.
 """
 
+cimport cython
 from libc.stdint cimport int64_t
 
 
@@ -13,6 +14,13 @@ cdef class FetchPartition:
     cdef public object log_start_offset, current_leader_epoch, last_fetched_epoch
 
     cpdef bint means(self, topic_id) except -1
+
+
+cdef class CachedPartition(FetchPartition):
+    cdef public object sent_high_watermark, sent_log_start_offset
+
+    @cython.locals(must_send=bint)
+    cpdef bint remember_response(self, FetchPartitionData data) except -1
 
 
 cdef class FetchPartitionData:

@@ -19,14 +19,15 @@ if TYPE_CHECKING:
     from pybroker.log.leader_epoch_cache import EpochEndOffset
     from pybroker.log.results import LogOffsetMetadata
     from pybroker.log.segments.file_records import FileRecords
+    from pybroker.replication.fetch_data import SessionKey
 
-__all__ = ["FetchPartition", "FetchPartitionData", "ResponseLimit", "is_present_epoch", "session_key"]
+__all__ = ["CachedPartition", "FetchPartition", "FetchPartitionData", "ResponseLimit", "is_present_epoch", "session_key"]
 
 NO_PREFERRED_REPLICA = -1
 NONE = ErrorCode.NONE
 
 
-def session_key(topic: str | None, topic_id: TopicId, partition: int) -> tuple[str | TopicId | None, int]:
+def session_key(topic: str | None, topic_id: TopicId, partition: int) -> SessionKey:
     """Return the partition's key within a fetch session: the topic's id if the request uses ids, otherwise its name."""
     return (topic if topic_id == ZERO_TOPIC_ID else topic_id, partition)
 
@@ -82,7 +83,7 @@ class FetchPartition:
         self.last_fetched_epoch = last_fetched_epoch
 
     @property
-    def session_key(self) -> tuple[str | TopicId | None, int]:
+    def session_key(self) -> SessionKey:
         """The partition's key within a fetch session."""
         return session_key(self.topic, self.topic_id, self.partition)
 
@@ -92,6 +93,53 @@ class FetchPartition:
 
     def __repr__(self) -> str:
         return f"FetchPartition({self.topic_partition}, fetch_offset={self.fetch_offset}, max_bytes={self.max_bytes})"
+
+
+class CachedPartition(FetchPartition):
+    """A partition of a session: the fields of its last request, and of its last response (`sent_...`).
+
+    A session keeps one of these for each of its partitions, so its size is what a session costs.
+    """
+
+    __slots__ = ("sent_high_watermark", "sent_log_start_offset")
+
+    def __init__(self, asked: FetchPartition, topic: str | None, before: CachedPartition | None = None) -> None:
+        self.topic = topic
+        self.topic_id = asked.topic_id
+        self.partition = asked.partition
+        self.topic_partition = asked.topic_partition if topic == asked.topic else TopicPartition(topic or "", asked.partition)
+        self.fetch_offset = asked.fetch_offset
+        self.max_bytes = asked.max_bytes
+        self.log_start_offset = asked.log_start_offset
+        self.current_leader_epoch = asked.current_leader_epoch
+        self.last_fetched_epoch = asked.last_fetched_epoch
+        self.sent_high_watermark: Offset = NO_OFFSET if before is None else before.sent_high_watermark
+        self.sent_log_start_offset: Offset = NO_OFFSET if before is None else before.sent_log_start_offset
+
+    @property
+    def key(self) -> SessionKey:
+        """The partition's key within the session. Where requests name topics, no object is made for it."""
+        if self.topic is not None and self.topic_id == ZERO_TOPIC_ID:
+            return self.topic_partition
+        return session_key(self.topic, self.topic_id, self.partition)
+
+    def remember_response(self, data: FetchPartitionData) -> bool:
+        """Remember the response. Returns whether it must be sent: anything but "the same as last time, and no records"."""
+        must_send = (
+            (data.records is not None and data.records.size > 0)
+            or data.diverging_epoch is not None
+            or data.preferred_read_replica >= 0
+        )
+        if data.high_watermark != self.sent_high_watermark:
+            self.sent_high_watermark = data.high_watermark
+            must_send = True
+        if data.log_start_offset != self.sent_log_start_offset:
+            self.sent_log_start_offset = data.log_start_offset
+            must_send = True
+        if data.error_code:
+            self.sent_high_watermark = NO_OFFSET  # so that a response is sent when the error ends
+            must_send = True
+        return must_send
 
 
 class FetchPartitionData:

@@ -25,7 +25,7 @@ from pybroker.replication.partition import Partition
 from pybroker.replication.partition_data import NO_PREFERRED_REPLICA
 
 
-cdef object HIGH_WATERMARK = FetchIsolation.HIGH_WATERMARK
+cdef object COMMITTED = FetchIsolation.TXN_COMMITTED
 cdef object LOG_END = FetchIsolation.LOG_END
 cdef object log_class = Log
 cdef object no_error = ErrorCode.NONE
@@ -90,21 +90,23 @@ cpdef object read_usual(object partition, FetchPartition wanted, object isolatio
             return partition.nothing_new((<object>log).end_offset_metadata)
     elif fetch_offset == <int64_t>high_watermark:
         return partition.nothing_new(partition.high_watermark_metadata)
-    elif isolation is not HIGH_WATERMARK:
-        return None
     if fetch_offset < log.log_start_offset:
         return None
     if log.is_closed or log.log_directory.failure is not None:
         return None
     active = log.segments.active
     end_position = None
-    if isolation is HIGH_WATERMARK and <int64_t>high_watermark < log.log_end_offset:
+    if isolation is not LOG_END and <int64_t>high_watermark < log.log_end_offset:
         _, base_offset, end_position = partition.high_watermark_metadata
         if base_offset != active.base_offset:
             return None
     fetched = read_recent(active, wanted.fetch_offset, bytes_max, limit.min_one_batch, end_position)
     if fetched is None:
         return None
+    if isolation is COMMITTED:
+        index = active.transaction_index  # which alone has what was aborted after an offset of this segment
+        if not index.is_loaded or index.count:
+            return None
     records, size, place, _, is_first_incomplete = <tuple>fetched
     if is_first_incomplete or not size:
         return None
@@ -113,7 +115,8 @@ cpdef object read_usual(object partition, FetchPartition wanted, object isolatio
     data.high_watermark = data.last_stable_offset = high_watermark
     data.log_start_offset = log.log_start_offset
     data.records = records
-    data.aborted_transactions = data.diverging_epoch = None
+    data.aborted_transactions = () if isolation is COMMITTED else None
+    data.diverging_epoch = None
     data.preferred_read_replica = no_preferred_replica
     data.fetch_offset_metadata = place
     data.cut_batch_size = 0

@@ -11,8 +11,9 @@ import abc
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pybroker.metadata.names import NAME_CHARACTERS_MAX
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.replication.cached_partition import CachedPartition, has_possible_name
+from pybroker.replication.partition_data import CachedPartition
 
 if TYPE_CHECKING:
     from pybroker.replication.fetch_data import FetchPartition, FetchResults, SessionKey
@@ -23,6 +24,14 @@ logger = logging.getLogger(__name__)
 NO_SESSION_ID: Final = 0
 
 _NO_ERROR: Final = ErrorCode.NONE
+
+
+def has_possible_name(topic: str | None) -> bool:
+    """Return whether a topic may have this name, as far as its length is concerned; True for a topic that only has an id.
+
+    A session keeps no other names: each may take 32 kB, and a session that names its topics keeps them all.
+    """
+    return topic is None or len(topic) <= NAME_CHARACTERS_MAX
 
 
 class SessionResponse(NamedTuple):

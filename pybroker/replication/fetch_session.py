@@ -39,7 +39,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.replication.cached_partition import CachedPartition, has_possible_name
 from pybroker.replication.fetch_context import (
     NO_SESSION_ID,
     ErrorContext,
@@ -47,7 +46,9 @@ from pybroker.replication.fetch_context import (
     FullContext,
     IncrementalContext,
     SessionlessContext,
+    has_possible_name,
 )
+from pybroker.replication.partition_data import CachedPartition
 
 if TYPE_CHECKING:
     from pybroker.clock import Clock

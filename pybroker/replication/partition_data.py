@@ -11,6 +11,7 @@ from pybroker.native import choose
 from pybroker.replication import _partition_data_python
 from pybroker.replication._partition_data_python import (
     NO_PREFERRED_REPLICA,
+    CachedPartition,
     FetchPartition,
     FetchPartitionData,
     ResponseLimit,
@@ -21,6 +22,7 @@ from pybroker.replication._partition_data_python import (
 __all__ = [
     "IS_NATIVE",
     "NO_PREFERRED_REPLICA",
+    "CachedPartition",
     "FetchPartition",
     "FetchPartitionData",
     "ResponseLimit",

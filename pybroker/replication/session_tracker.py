@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pybroker.model import BrokerId, TopicPartition
-    from pybroker.replication.cached_partition import CachedPartition
     from pybroker.replication.fetch_data import FetchResults, SessionKey
     from pybroker.replication.partition import Partition
+    from pybroker.replication.partition_data import CachedPartition
     from pybroker.replication.replica_manager import ReplicaManager
 
 LOOK_AGAIN_MS: Final = 5_000

@@ -119,11 +119,7 @@ def topic_responses(
         topic, topic_id, records = wanted.topic, wanted.topic_id, data.records
         size = 0 if records is None else records.size
         if respond is not None and (
-            not is_plain
-            or topic is None
-            or data.error_code
-            or data.diverging_epoch is not None
-            or data.aborted_transactions is not None
+            not is_plain or topic is None or data.error_code or data.diverging_epoch is not None or data.aborted_transactions
         ):
             response = respond(wanted, data)
         else:
@@ -133,7 +129,7 @@ def topic_responses(
                 data.high_watermark,
                 data.last_stable_offset,
                 data.log_start_offset,
-                None,
+                None if data.aborted_transactions is None else [],
                 data.preferred_read_replica,
                 b"" if records is None else records,
             )

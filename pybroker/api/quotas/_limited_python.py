@@ -128,7 +128,9 @@ class _FetchUse(_Use):
         size = 0
         for topic in response.responses:
             for one in topic.partitions:
-                size += parts_size(one.records or b"")
+                records = one.records
+                if records is not None:
+                    size += len(records) if type(records) is bytes else parts_size(records)
         return self.client.bytes_throttle_ms(CONSUMER_BYTE_RATE, size, now_ms, True)
 
     def _replaced(self, _response: Any, counted: Any) -> Any:

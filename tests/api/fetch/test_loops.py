@@ -17,17 +17,20 @@ from typing import Any
 import pytest
 
 from pybroker.api.dispatch import Dispatcher
+from pybroker.log.results import AppendOrigin
 from pybroker.metrics.broker_metrics import BrokerMetrics, TopicMetrics
-from pybroker.model import Offset, TopicPartition
+from pybroker.model import CoordinatorEpoch, Offset, ProducerEpoch, TopicPartition
 from pybroker.protocol.codec import encode_request
 from pybroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from pybroker.records.control import ControlType, TransactionMarker, build_transaction_marker
 from pybroker.replication.fetch_session import FetchSessionCache
 from testing.scenes.api import records
 from testing.scenes.api.whole import Whole, collected
 from testing.scenes.replication.appended import append_records
 from testing.scenes.replication.loops import LOOPS, use
 
-TOPICS = {"plain": 3, "rolled": 2, "open": 1}
+TOPICS = {"plain": 3, "rolled": 2, "open": 1, "ended": 1}
+ROLLED = ("rolled", "ended")
 WAIT_MS = 100
 STEPS = 150
 TASK_STEPS = 5  # more than a fetch takes to read, and to wait for more
@@ -85,12 +88,15 @@ def numbers_of(metrics: TopicMetrics) -> list[int]:
 
 
 def append(whole: Whole, rng: random.Random) -> None:
-    """Append one or two batches, small or large, to some partition; those in `open` are of a transaction that does not end."""
+    """Append one or two batches, small or large, to some partition; those in `open` are of a transaction that does not end,
+    those in `ended` of one that ends with them.
+    """
     topic = rng.choice(list(TOPICS))
     number = rng.randrange(TOPICS[topic])
-    log = whole.replicas.partitions[TopicPartition(topic, number)].log
+    partition = whole.replicas.partitions[TopicPartition(topic, number)]
+    log = partition.log
     fields: dict[str, Any] = {}
-    if topic == "open" and log.log_end_offset > 3:
+    if topic == "ended" or (topic == "open" and log.log_end_offset > 3):
         fields = {"producer_id": log.log_end_offset, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
     data = records.batch_of_values(*[bytes(rng.choice((10, 100, 5000)))] * rng.randrange(1, 3), **fields)
     append_records(
@@ -100,6 +106,14 @@ def append(whole: Whole, rng: random.Random) -> None:
         entries={TopicPartition(topic, number): memoryview(bytearray(data))},
         on_complete=lambda _results: None,
     )
+    if topic == "ended":
+        marker = build_transaction_marker(
+            TransactionMarker(rng.choice((ControlType.ABORT, ControlType.COMMIT)), CoordinatorEpoch(0)),
+            producer_id=fields["producer_id"],
+            producer_epoch=ProducerEpoch(0),
+            timestamp_ms=whole.clock.time_ms(),
+        )
+        partition.append_records_to_leader(memoryview(bytearray(marker)), 1, whole.clock.time_ms(), AppendOrigin.COORDINATOR)
 
 
 def fetch(whole: Whole, rng: random.Random, version: int, **session: Any) -> FetchRequest:
@@ -138,7 +152,7 @@ async def test_both_respond_and_count_the_same(tmp_path: Path, monkeypatch: pyte
     rng = random.Random(seed)
     whole = await Whole(tmp_path).start()
     for name, count in TOPICS.items():
-        await whole.create(name, count, **({"segment_bytes": "6000"} if name == "rolled" else {}))
+        await whole.create(name, count, **({"segment_bytes": "6000"} if name in ROLLED else {}))
     plain = whole.replicas.partitions[TopicPartition("plain", 1)]
     plain.log.truncate_fully_and_start_at(Offset(FAR_OFFSET))
     plain._advance_high_watermark()
@@ -165,6 +179,9 @@ async def test_both_respond_and_count_the_same(tmp_path: Path, monkeypatch: pyte
     assert counted[0] == counted[-1]
     gc.collect()
     assert plain.high_watermark == plain.log.log_end_offset > FAR_OFFSET
+    ended = whole.replicas.partitions[TopicPartition("ended", 0)].log
+    assert any(ended.aborted_counts.values())
+    assert len(ended.segments) > 1
     assert counted[0]["plain"][TopicMetrics.NAMES.index("bytes_out")] > 10_000
 
 
