@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, cast
 from pybroker.network.context import Outgoing, ProtocolViolation
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.security.sasl.login import Login, Offer, State
+from pybroker.security.sasl.login import COMPLETE, FAILED, TOKENS, Login, Offer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,15 +81,15 @@ class Gate:
         login = context.login
         assert login is not None, "the listener has a gate"
         response: EncodedResponse | asyncio.Future[EncodedResponse]
-        if login.state == State.COMPLETE:
+        if login.state == COMPLETE:
             return self._after(context, login, frame)
-        if login.state == State.TOKENS and login.is_bare:
+        if login.state == TOKENS and login.is_bare:
             response = self._bare(login, frame)
         else:
             key = int.from_bytes(frame[:_KEY_BYTES], signed=True)
             if login.fits(key):
                 response = self._handler(context, frame)
-                if login.state < State.COMPLETE and not login.failure:
+                if login.state < COMPLETE and not login.failure:
                     return response
             else:
                 name = ApiKey(key).name if key in _KEYS else f"(API key {key})"
@@ -105,7 +105,7 @@ class Gate:
             self.expired += 1
             raise ProtocolViolation(f"the login of {login.principal} has ended, and the client has not logged in again")
         response = self._handler(context, frame)
-        return response if login.state == State.COMPLETE else self._checked(context, login, response)
+        return response if login.state == COMPLETE else self._checked(context, login, response)
 
     def _bare(self, login: Login, frame: memoryview) -> EncodedResponse:
         """Take a token without a request around it; the response is one, too, or none at a failure."""
@@ -118,14 +118,14 @@ class Gate:
         self, context: ConnectionContext, login: Login, response: EncodedResponse | asyncio.Future[EncodedResponse]
     ) -> EncodedResponse | asyncio.Future[EncodedResponse]:
         """Let the client in if the login is complete now; end the connection if it has failed."""
-        if login.state == State.COMPLETE:
+        if login.state == COMPLETE:
             self._let_in(context, login)
         if login.failure and not login.is_failure_noted:  # a client that must send one more token may be gone before it does
             login.is_failure_noted = True
             self.failed += 1
             named = f" as {login.given_user[:100]!r}" if login.given_user else ""
             self._failures.add(context.peer_host, f"Closing {context}, whose login{named} failed: {login.failure}")
-        return self._end(context, response) if login.state == State.FAILED else response
+        return self._end(context, response) if login.state == FAILED else response
 
     def _let_in(self, context: ConnectionContext, login: Login) -> None:
         self.completed += 1

@@ -12,7 +12,7 @@ Source: SaslServerAuthenticator.handleSaslToken, KafkaApis.handleSaslAuthenticat
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
@@ -20,6 +20,8 @@ from pybroker.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 
 if TYPE_CHECKING:
     from pybroker.api.context import RequestContext, Services
+
+_KEY: Final = ApiKey.SASL_AUTHENTICATE
 
 
 def handle(
@@ -29,7 +31,7 @@ def handle(
 ) -> SaslAuthenticateResponse:
     """Take the token."""
     login = context.connection.login
-    if login is None or not login.fits(ApiKey.SASL_AUTHENTICATE):
+    if login is None or not login.fits(_KEY):
         message = "SaslAuthenticate request received after successful authentication"
         return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=message)
     outcome = login.take(bytes(request.auth_bytes))

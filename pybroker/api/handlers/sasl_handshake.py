@@ -14,7 +14,7 @@ Source: SaslServerAuthenticator.handleHandshakeRequest, KafkaApis.handleSaslHand
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
@@ -22,6 +22,8 @@ from pybroker.protocol.messages.sasl_handshake import SaslHandshakeRequest, Sasl
 
 if TYPE_CHECKING:
     from pybroker.api.context import RequestContext, Services
+
+_KEY: Final = ApiKey.SASL_HANDSHAKE
 
 
 def handle(
@@ -31,7 +33,7 @@ def handle(
 ) -> SaslHandshakeResponse:
     """Begin a login."""
     login = context.connection.login
-    if login is None or not (login.fits(ApiKey.SASL_HANDSHAKE) or login.begin_again(context.connection)):
+    if login is None or not (login.fits(_KEY) or login.begin_again(context.connection)):
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
     error_code = login.choose(request.mechanism, is_bare=context.api_version == 0)
     return SaslHandshakeResponse(error_code=error_code, mechanisms=login.mechanisms)

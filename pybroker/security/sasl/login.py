@@ -39,6 +39,9 @@ class State(IntEnum):
     FAILED = 3
 
 
+HANDSHAKE, TOKENS, COMPLETE, FAILED = State
+"""The states by names of their own, as Python searches the attributes of an enum for a microsecond."""
+_NONE: Final = ErrorCode.NONE
 _FITTING: Final[tuple[frozenset[int], ...]] = (
     frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}),
     frozenset({ApiKey.SASL_AUTHENTICATE}),
@@ -85,7 +88,7 @@ class Login:
     def __init__(self, offer: Offer, *, on_again: Callable[[Any], None], clock: Clock) -> None:
         """Begin. `on_again` is called with the connection that logs in again."""
         self._offer, self._on_again, self._clock = offer, on_again, clock
-        self.state = State.HANDSHAKE
+        self.state = HANDSHAKE
         self.is_bare = self.is_by_token = self.is_failure_noted = False
         self.failure = self.principal = self.mechanism = ""
         self.refused = ""  # the message to the client whose next token fails, whatever it is
@@ -113,15 +116,15 @@ class Login:
 
     def fail(self, reason: str) -> None:
         """End the login, and with it the connection."""
-        self.state, self.failure = State.FAILED, self.failure or reason
+        self.state, self.failure = FAILED, self.failure or reason
 
     def begin_again(self, connection: Any) -> bool:
         """Begin another login of a connection that has logged in. Returns whether it may."""
         now_ms = self._clock.monotonic_ms()
-        if self.state != State.COMPLETE or now_ms < self._again_ms:
+        if self.state != COMPLETE or now_ms < self._again_ms:
             return False
         self._again_ms = now_ms + AGAIN_MS_MIN
-        self.state, self.refused = State.HANDSHAKE, ""
+        self.state, self.refused = HANDSHAKE, ""
         self._on_again(connection)
         return True
 
@@ -138,8 +141,8 @@ class Login:
             )
         else:
             self.mechanism = mechanism
-        self._exchange, self.is_bare, self.state = chosen.begin(), is_bare, State.TOKENS
-        return ErrorCode.NONE
+        self._exchange, self.is_bare, self.state = chosen.begin(), is_bare, TOKENS
+        return _NONE
 
     def take(self, token: bytes) -> Outcome:
         """Take the client's next token."""
@@ -150,11 +153,11 @@ class Login:
                 raise RefusedError(self.refused)
             response = exchange.respond(token)
             if exchange.identity is None:
-                return Outcome(ErrorCode.NONE, None, response)
+                return Outcome(_NONE, None, response)
             session_ms = self._complete(exchange.identity)
         except ChallengeError as error:
             self.refused, self.failure = str(error), error.reason
-            return Outcome(ErrorCode.NONE, None, str(error).encode())
+            return Outcome(_NONE, None, str(error).encode())
         except RefusedError as error:
             self.fail(str(error))
             return Outcome(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error), b"")
@@ -163,7 +166,7 @@ class Login:
             what = "re-authentication" if self.is_again else "authentication"
             message = f"Authentication failed during {what} due to invalid credentials with SASL mechanism {self.mechanism}"
             return Outcome(ErrorCode.SASL_AUTHENTICATION_FAILED, message, b"")
-        return Outcome(ErrorCode.NONE, None, response, session_ms)
+        return Outcome(_NONE, None, response, session_ms)
 
     def is_expired(self) -> bool:
         """Return whether the login that was complete has ended."""
@@ -178,6 +181,6 @@ class Login:
         bounds = [bound] if (bound := self._offer.session_ms_max.get(self.mechanism, 0)) else []
         if identity.expires_ms is not None:
             bounds.append(max(identity.expires_ms - self._clock.time_ms(), 0))  # 0: expired, within the skew of the clocks
-        self.principal, self.is_by_token, self.state = principal, identity.is_token, State.COMPLETE
+        self.principal, self.is_by_token, self.state = principal, identity.is_token, COMPLETE
         self.expires_ms = self._clock.monotonic_ms() + min(bounds) if bounds else 0
         return min(bounds, default=0)

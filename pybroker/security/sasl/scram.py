@@ -11,8 +11,7 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
-from base64 import b64encode
-from binascii import a2b_base64
+from binascii import a2b_base64, b2a_base64
 from typing import TYPE_CHECKING, Final, Protocol
 
 from pybroker.security.sasl.exchange import Identity, RefusedError, SaslError
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 
 MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
+NONCE_BYTES: Final = 24
+
 TOKEN_AUTH: Final = "tokenauth"  # noqa: S105  a name
 """The extension of a client whose user is a delegation token's id."""
 
@@ -36,8 +37,8 @@ _FIRST: Final = re.compile(
 _FINAL: Final = re.compile(rf"c=(?P<channel>[A-Za-z0-9/+=]+),r=(?P<nonce>[!-+\--~]+){_EXTENSIONS},p=[A-Za-z0-9/+=]+")
 HEADER: Final = "n,,"
 """The beginning of a client's first message that has no authorization id."""
-CHANNEL_TEXT: Final = b64encode(HEADER.encode()).decode()
-"""The channel in the last message of Kafka's client, whatever its first message begins with."""
+CHANNEL_TEXT: Final = "biws"
+"""That header in base64: the channel in the last message of Kafka's client, whatever its first message begins with."""
 
 
 class Users(Protocol):
@@ -53,12 +54,21 @@ class Users(Protocol):
         """Return a secret of the cluster, from which the salts of unknown users are made."""
 
 
+def _new_nonce() -> str:
+    return _base64(secrets.token_bytes(NONCE_BYTES))
+
+
 class Scram:
     """One of the two mechanisms, with its users."""
 
     __slots__ = ("_no_key", "mechanism", "new_nonce", "users")
 
-    def __init__(self, mechanism: ScramMechanism, users: Users, new_nonce: Callable[[], str] = secrets.token_urlsafe) -> None:
+    def __init__(
+        self,
+        mechanism: ScramMechanism,
+        users: Users,
+        new_nonce: Callable[[], str] = lambda: _base64(secrets.token_bytes(NONCE_BYTES)),
+    ) -> None:
         self.mechanism, self.users, self.new_nonce = mechanism, users, new_nonce
         self._no_key = mechanism.hash(secrets.token_bytes(SALT_BYTES))
 
@@ -112,7 +122,7 @@ class ScramExchange:
         self._credential = credential = found or of_unknown
         self._nonce = match["nonce"] + self._scram.new_nonce()
         self._header = match["header"]
-        response = f"r={self._nonce},s={b64encode(credential.salt).decode()},i={credential.iterations}"
+        response = f"r={self._nonce},s={_base64(credential.salt)},i={credential.iterations}"
         self._messages = f"{match['bare']},{response}"
         return response
 
@@ -133,7 +143,7 @@ class ScramExchange:
         if not is_proved or self._claimed is None:
             raise SaslError("the user does not exist" if self._claimed is None else "the password is wrong")
         self.identity = self._claimed
-        return f"v={b64encode(mechanism.hmac(credential.server_key, messages)).decode()}"
+        return f"v={_base64(mechanism.hmac(credential.server_key, messages))}"
 
     def _check(self, text: str) -> None:
         """Check the last message, but for its proof. Raises SaslError."""
@@ -142,7 +152,7 @@ class ScramExchange:
             raise SaslError("the last message is not that of SCRAM")
         if match["nonce"] != self._nonce:
             raise SaslError("the last message has another nonce")
-        if match["channel"] not in (CHANNEL_TEXT, b64encode(self._header.encode()).decode()):
+        if match["channel"] not in (CHANNEL_TEXT, _base64(self._header.encode())):
             raise SaslError("the last message is of another channel")
 
 
@@ -157,6 +167,10 @@ def _is_by_token(extensions: str) -> bool:
 def escaped(name: str) -> str:
     """Return a user's name as a message has it."""
     return name.replace("=", "=3D").replace(",", "=2C")
+
+
+def _base64(data: bytes) -> str:
+    return b2a_base64(data, newline=False).decode()
 
 
 def _unescaped(name: str) -> str:

@@ -9,25 +9,30 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from base64 import b64encode
 from binascii import a2b_base64
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
 ITERATIONS_MIN: Final = 4_096
 ITERATIONS_MAX: Final = 16_384
 SALT_BYTES: Final = 24
+_TEXT: Final = re.compile(r"salt=([^,]*),stored_key=([^,]*),server_key=([^,]*),iterations=([0-9]+)")
 
 
 class ScramMechanism(NamedTuple):
-    """One of the two mechanisms: its name, its number in requests, and its hash."""
+    """One of the two mechanisms: its name, its number in requests, and its hash, by name and as `hashlib` has it."""
 
     name: str
     number: int
     hash_name: str
+    new_hash: Callable[[bytes], Any]
 
     def hash(self, data: bytes) -> bytes:
         """Return H of RFC 5802."""
-        return hashlib.new(self.hash_name, data).digest()
+        digest: bytes = self.new_hash(data).digest()
+        return digest
 
     def hmac(self, key: bytes, data: bytes) -> bytes:
         """Return HMAC of RFC 5802."""
@@ -42,8 +47,8 @@ class ScramMechanism(NamedTuple):
         return self.hmac(salted_password, b"Client Key")
 
 
-SHA_256: Final = ScramMechanism("SCRAM-SHA-256", 1, "sha256")
-SHA_512: Final = ScramMechanism("SCRAM-SHA-512", 2, "sha512")
+SHA_256: Final = ScramMechanism("SCRAM-SHA-256", 1, "sha256", hashlib.sha256)
+SHA_512: Final = ScramMechanism("SCRAM-SHA-512", 2, "sha512", hashlib.sha512)
 MECHANISMS: Final = {one.name: one for one in (SHA_256, SHA_512)}
 BY_NUMBER: Final = {one.number: one for one in (SHA_256, SHA_512)}
 
@@ -64,16 +69,18 @@ class Credential(NamedTuple):
 
 def decode(text: str) -> Credential:
     """Return the credential of a text. Raises ValueError, without a part of the text."""
+    match = _TEXT.fullmatch(text)
     try:
-        fields = dict([field.split("=", 1) for field in text.split(",")])
-        return Credential(
-            a2b_base64(fields["salt"], strict_mode=True),
-            a2b_base64(fields["stored_key"], strict_mode=True),
-            a2b_base64(fields["server_key"], strict_mode=True),
-            int(fields["iterations"]),
-        )
-    except (KeyError, ValueError):
-        raise ValueError("is no SCRAM credential") from None
+        if match is not None:
+            salt, stored_key, server_key, iterations = match.groups()
+            return Credential(_bytes(salt), _bytes(stored_key), _bytes(server_key), int(iterations))
+    except ValueError:
+        pass
+    raise ValueError("is no SCRAM credential")
+
+
+def _bytes(text: str) -> bytes:
+    return a2b_base64(text, strict_mode=True)
 
 
 def of_salted_password(mechanism: ScramMechanism, salted_password: bytes, salt: bytes, iterations: int) -> Credential:
