@@ -132,7 +132,8 @@ class Acceptor:
         if room <= 0:
             self._wait_for_room()
             return
-        for _ in range(min(room, self._at_once)):
+        at_once = self._at_once if self.arriving else 1  # as a rule one comes alone, and to ask for more costs as much as it does
+        for _ in range(min(room, at_once)):
             try:
                 accepted, _ = self._listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -184,6 +185,7 @@ class Acceptor:
 
     def _step(self, setting_up: Coroutine[Any, Any, object], accepted: socket.socket, _: object = None) -> None:
         """Continue to set up a connection. It waits for one round of the loop; a task would cost as much as the rest."""
+        waiter: asyncio.Future[object] | None = None
         try:
             waiter = setting_up.send(None)
         except StopIteration:
@@ -191,10 +193,11 @@ class Acceptor:
         except OSError as error:  # the peer has gone already
             accepted.close()
             logger.debug("A connection at %s was closed by its peer before it was set up: %s", self.name, error)
-        else:
-            waiter.add_done_callback(functools.partial(self._step, setting_up, accepted))
-            return
-        self._arrived()
+        finally:
+            if waiter is None:
+                self._arrived()
+            else:
+                waiter.add_done_callback(functools.partial(self._step, setting_up, accepted))
 
     def _shaken(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -42,6 +42,7 @@ class TcpSocket(socket.socket):
 
     family = socket.SocketType.family  # type: ignore[assignment]
     type = socket.SocketType.type  # type: ignore[assignment]
+    detach = socket.SocketType.detach
 
     def accept(self) -> tuple[TcpSocket, Any]:
         """Return a connection as a socket that blocks, which the loop changes, and the address of its peer."""

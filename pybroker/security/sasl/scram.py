@@ -59,9 +59,9 @@ def _new_nonce() -> str:
 
 
 class Scram:
-    """One of the two mechanisms, with its users."""
+    """One of the two mechanisms, with its users. `of_unknown` is a credential without a password, and without a salt."""
 
-    __slots__ = ("_no_key", "mechanism", "new_nonce", "users")
+    __slots__ = ("mechanism", "new_nonce", "of_unknown", "users")
 
     def __init__(
         self,
@@ -70,16 +70,16 @@ class Scram:
         new_nonce: Callable[[], str] = lambda: _base64(secrets.token_bytes(NONCE_BYTES)),
     ) -> None:
         self.mechanism, self.users, self.new_nonce = mechanism, users, new_nonce
-        self._no_key = mechanism.hash(secrets.token_bytes(SALT_BYTES))
+        no_key = mechanism.hash(secrets.token_bytes(SALT_BYTES))
+        self.of_unknown = Credential(b"", no_key, no_key, ITERATIONS_MIN)
 
     def begin(self) -> ScramExchange:
         """Return a new login."""
         return ScramExchange(self)
 
-    def of_unknown(self, user: str) -> Credential:
-        """Return a credential without a password for a user that does not exist."""
-        salt = self.mechanism.hmac(self.users.secret(), f"{self.mechanism.name}/{user}".encode())[:SALT_BYTES]
-        return Credential(salt, self._no_key, self._no_key, ITERATIONS_MIN)
+    def salt_of_unknown(self, user: str) -> bytes:
+        """Return the salt of a user that does not exist."""
+        return self.mechanism.hmac(self.users.secret(), f"{self.mechanism.name}/{user}".encode())[:SALT_BYTES]
 
 
 class ScramExchange:
@@ -118,11 +118,13 @@ class ScramExchange:
             self._claimed = Identity(token.owner, token.expires_ms, is_token=True)
         else:
             found = None
-        of_unknown = self._scram.of_unknown(self.user)  # made for all, so that a user that exists takes as long
-        self._credential = credential = found or of_unknown
+        salt = self._scram.salt_of_unknown(self.user)  # made for all, so that a user that exists takes as long
+        if found is not None:
+            salt = found.salt
+        self._credential = credential = found or self._scram.of_unknown
         self._nonce = match["nonce"] + self._scram.new_nonce()
         self._header = match["header"]
-        response = f"r={self._nonce},s={_base64(credential.salt)},i={credential.iterations}"
+        response = f"r={self._nonce},s={_base64(salt)},i={credential.iterations}"
         self._messages = f"{match['bare']},{response}"
         return response
 
