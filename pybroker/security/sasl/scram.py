@@ -63,12 +63,7 @@ class Scram:
 
     __slots__ = ("mechanism", "new_nonce", "of_unknown", "users")
 
-    def __init__(
-        self,
-        mechanism: ScramMechanism,
-        users: Users,
-        new_nonce: Callable[[], str] = lambda: _base64(secrets.token_bytes(NONCE_BYTES)),
-    ) -> None:
+    def __init__(self, mechanism: ScramMechanism, users: Users, new_nonce: Callable[[], str] = _new_nonce) -> None:
         self.mechanism, self.users, self.new_nonce = mechanism, users, new_nonce
         no_key = mechanism.hash(secrets.token_bytes(SALT_BYTES))
         self.of_unknown = Credential(b"", no_key, no_key, ITERATIONS_MIN)
