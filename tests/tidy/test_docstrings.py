@@ -42,6 +42,7 @@ CLAUSES = frozenset(("of", "what", "whatever", "who", "whoever"))
 FRAGMENTS = CLAUSES | {"at", "by", "from", "into", "it", "its", "on", "they", "to", "under", "with", "without"}
 """These, and first words of a sentence whose subject stands elsewhere: no class, module or test begins with one of them."""
 
+DESCRIBED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)  # a union would be made again for each node
 CONSTANT = "="
 """Stands for the name of a constant, which no function can have."""
 ENDS = (".", ":", "?", "!")
@@ -54,12 +55,12 @@ def described(module: ast.Module) -> Iterator[tuple[int, str, str]]:
     with a verb.
     """
     for node in nodes(module):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, DESCRIBED):
             words = ast.get_docstring(node)
             if words:
                 yield getattr(node, "lineno", 1), _function(node), words
-        if isinstance(node, ast.Module | ast.ClassDef):
-            yield from _constants(node.body)
+            if isinstance(node, ast.Module | ast.ClassDef):
+                yield from _constants(node.body)
 
 
 def _constants(body: list[ast.stmt]) -> Iterator[tuple[int, str, str]]:

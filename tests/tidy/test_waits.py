@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from testing.places import ROOT
-from tests.tidy.sources import for_each
+from tests.tidy.sources import for_each, nodes, tree
 
 WITHOUT_A_LIMIT = {"acquire", "communicate", "get", "join", "result", "wait"}
 """Methods of processes, threads, queues, futures and locks that wait without end if they get no argument."""
 RUNS = {"call", "check_call", "check_output", "run"}
+NAMES = WITHOUT_A_LIMIT | RUNS | {"flush", "readline", "urlopen", "create_connection", "Thread"}
 EXCEPTIONS = {
     "broker.wait()",  # the peer's own process, which a test starts and ends
     "worker.join()",  # a class of the test's own, whose join has a limit
@@ -24,33 +25,30 @@ SOURCES = sorted(
 )
 
 
-def endless(source: str) -> Iterator[str]:
-    tree = ast.parse(source)
-    limited = {id(inner) for node in ast.walk(tree) if _is_wait_for(node) for inner in ast.walk(node)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and id(node) not in limited:
-            owner, names = ast.unparse(node.func.value), {keyword.arg for keyword in node.keywords}
+def endless(module: ast.Module) -> Iterator[str]:
+    calls = [(node, node.func) for node in nodes(module) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    waits = [node for node, called in calls if called.attr == "wait_for" and ast.unparse(called.value) == "asyncio"]
+    limited = {id(inner) for node in waits for inner in nodes(node)}
+    for node, called in calls:
+        if called.attr in NAMES and id(node) not in limited:
+            owner, names = ast.unparse(called.value), {keyword.arg for keyword in node.keywords}
             is_bare = not node.args and not names
             if (
-                (node.func.attr in WITHOUT_A_LIMIT and is_bare)
-                or (node.func.attr == "communicate" and "timeout" not in names)
-                or (node.func.attr == "flush" and is_bare and "producer" in owner.lower())
-                or (owner == "subprocess" and node.func.attr in RUNS and "timeout" not in names)
-                or (node.func.attr == "readline" and owner.endswith((".stdout", ".stderr")))
-                or (node.func.attr == "urlopen" and "timeout" not in names)
-                or (node.func.attr == "create_connection" and len(node.args) < 2 and "timeout" not in names)
-                or (node.func.attr == "Thread" and owner == "threading" and "daemon" not in names)
+                (called.attr in WITHOUT_A_LIMIT and is_bare)
+                or (called.attr == "communicate" and "timeout" not in names)
+                or (called.attr == "flush" and is_bare and "producer" in owner.lower())
+                or (owner == "subprocess" and called.attr in RUNS and "timeout" not in names)
+                or (called.attr == "readline" and owner.endswith((".stdout", ".stderr")))
+                or (called.attr == "urlopen" and "timeout" not in names)
+                or (called.attr == "create_connection" and len(node.args) < 2 and "timeout" not in names)
+                or (called.attr == "Thread" and owner == "threading" and "daemon" not in names)
             ):
                 yield f"line {node.lineno}: {ast.unparse(node)}"
 
 
-def _is_wait_for(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and ast.unparse(node.func) == "asyncio.wait_for"
-
-
 @for_each(SOURCES)
 def test_every_wait_has_a_limit(path: Path) -> None:
-    found = [line for line in endless(path.read_text()) if line.partition(": ")[2] not in EXCEPTIONS]
+    found = [line for line in endless(tree(path)) if line.partition(": ")[2] not in EXCEPTIONS]
     assert not found, f"{path}: give it a limit, testing/waiting.py helps"
 
 
@@ -64,7 +62,7 @@ def test_every_wait_has_a_limit(path: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_wait_without_a_limit_is_found(line: str) -> None:
-    assert [*endless(line)]
+    assert [*endless(ast.parse(line))]
 
 
 @pytest.mark.parametrize(
@@ -75,4 +73,4 @@ def test_a_wait_without_a_limit_is_found(line: str) -> None:
     ],
 )  # fmt: skip
 def test_a_wait_with_a_limit_passes(line: str) -> None:
-    assert not [*endless(line)]
+    assert not [*endless(ast.parse(line))]

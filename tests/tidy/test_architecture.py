@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import pybroker
+from tests.tidy.sources import nodes, text, tree
 
 ROOT = Path(pybroker.__file__).parent
 PROJECT = tomllib.loads((ROOT.parent / "pyproject.toml").read_text())
@@ -30,6 +31,8 @@ MADE_BY_POSITION = {
 }  # fmt: skip
 """Tuples of the hot paths, which make them by position."""
 
+MAKERS = re.compile(rf"\b(?:new_tuple|{'|'.join(sorted(MADE_BY_POSITION))})\(")
+
 
 def test_there_are_native_parts_to_look_at() -> None:
     assert len(NATIVE) > 3
@@ -38,7 +41,7 @@ def test_there_are_native_parts_to_look_at() -> None:
 @pytest.mark.parametrize("path", NATIVE, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_imports_of_native_parts_go_down_only(path: Path) -> None:
     own = path.relative_to(ROOT).parts[0]
-    imported = set(re.findall(r"(?m)^\s*(?:from|import|cimport) pybroker\.(\w+)", path.read_text()))
+    imported = set(re.findall(r"(?m)^\s*(?:from|import|cimport) pybroker\.(\w+)", text(path)))
     above = {package for package in imported - {own} if DEPTH[package] <= DEPTH[own]}
     assert not above, f"{own} imports what is not below it"
 
@@ -89,7 +92,10 @@ OTHER_NAMES = {
 
 def last_name(function: ast.expr) -> str:
     """Return the name of a function that a call gives, without its module."""
-    return ast.unparse(function).rpartition(".")[2]
+    match function:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
 
 
 @functools.cache
@@ -98,7 +104,7 @@ def made_tuples() -> list[Made]:
     made = []
     for path in sorted(ROOT.rglob("*.py")):
         module = ".".join(("pybroker", *path.relative_to(ROOT).with_suffix("").parts))
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(tree(path)) if MAKERS.search(text(path)) else ():
             if not isinstance(node, ast.Call) or node.keywords:
                 continue
             name, values, is_call = last_name(node.func), node.args, True
@@ -248,7 +254,7 @@ def with_numbers_by_position(module: ast.Module) -> list[str]:
     """Return the functions that take two numbers of a kind side by side by position, each with its line."""
     return [
         f"{node.lineno} {node.name}"
-        for node in ast.walk(module)
+        for node in nodes(module)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name not in BY_POSITION
         if any(itertools.starmap(are_of_a_kind, itertools.pairwise([*node.args.posonlyargs, *node.args.args])))
     ]
@@ -264,7 +270,7 @@ def is_twin(path: Path) -> bool:
 def test_numbers_side_by_side_are_passed_by_name(package: str) -> None:
     modules = [path for path in sorted((ROOT / package).rglob("*.py")) if not is_twin(path)]
     assert modules
-    assert not {str(path): found for path in modules if (found := with_numbers_by_position(ast.parse(path.read_text())))}
+    assert not {str(path): found for path in modules if (found := with_numbers_by_position(tree(path)))}
 
 
 @pytest.mark.parametrize(
@@ -296,8 +302,8 @@ def test_every_function_that_takes_numbers_by_position_is_there() -> None:
     names = {
         node.name
         for path in ROOT.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes(tree(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
-    native = {name for path in NATIVE for name in re.findall(r"(?m)^\s*(?:cp?)?def (?:[\w ]+ )?(\w+)\(", path.read_text())}
+    native = {name for path in NATIVE for name in re.findall(r"(?m)^\s*(?:cp?)?def (?:[\w ]+ )?(\w+)\(", text(path))}
     assert set(BY_POSITION) <= names | native
