@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import shutil
 import signal
 import subprocess
 import threading
@@ -49,15 +50,17 @@ def test_kills_neither_lose_nor_double_what_is_counted(spark: SparkSession, flow
     rng = random.Random(3)
     flow.send(*sorted(rng.randrange(120_000) for _ in range(1800)))
     flow.pass_on(without=(9, 999), twice=(10, 1010))
-    for number, name in ((0, "state/words"), (1, "index.html")):  # in the first pass, and in the one after the next
-        process = subprocess.Popen([*command, "--master", "local[1]"], stdout=subprocess.DEVNULL, process_group=0)
-        try:
-            until(partial(_is_moment, path, number, name, process), "the moment of the kill", LONG_WAIT_S)
-            assert process.poll() is None
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait(WAIT_S)
+    process = subprocess.Popen([*command, "--master", "local[1]"], stdout=subprocess.DEVNULL, process_group=0)
+    try:
+        words = partial(path.parent.glob, ".flow.*.new/state/words")
+        until(lambda: process.poll() is not None or any(words()), "the moment of the kill, in the first pass", LONG_WAIT_S)
+        assert process.poll() is None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(WAIT_S)
+    path = _left_by_a_kill_in_the_second_pass(spark, path, [*arguments, "--incremental", "--pass-records", "600"])
+    arguments[0] = str(path)
     flow.producer.close()
     followed = invoke(spark, *arguments, "--incremental", "--close-all")
     assert followed.exit_code == 3, followed.output
@@ -192,14 +195,26 @@ def test_two_audits_at_once_are_refused(spark: SparkSession, flow: Flow, tmp_pat
     assert state.number == 2
 
 
-def _is_moment(path: Path, number: int, name: str, process: subprocess.Popen[bytes]) -> bool:
-    """Return whether pass `number` has ended and the next pass has written `name`, or the process has ended."""
-    return process.poll() is not None or (_number(path) >= number and any(path.parent.glob(f".flow.*.new/{name}")))
+def _left_by_a_kill_in_the_second_pass(spark: SparkSession, path: Path, arguments: list[str]) -> Path:
+    """Run a whole pass, and the next one until it has written its report. Return a copy of the folder as a kill then leaves it.
 
+    A process would have to compile the whole pass first. What a kill ends besides the folder, the lock on it, another kill shows.
+    """
+    killed = path.parent.with_name("killed")
+    report = vars(incremental)["write_report"]
 
-def _number(path: Path) -> int:
-    try:
-        state = State.read(path)
-    except PipelineError:  # read at the moment when it is replaced
-        return 0
-    return state.number if state is not None else 0
+    def copy_after_report(*arguments: Any) -> None:
+        report(*arguments)
+        if State.read(path) is not None:
+            shutil.copytree(path.parent, killed)
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(incremental, "write_report", copy_after_report)
+        assert "Aborted!" in invoke(spark, *arguments).output
+    [left] = killed.glob(".flow.*.new")
+    assert (left / "index.html").exists()
+    state = State.read(killed / path.name)
+    assert state is not None
+    assert state.number == 1
+    return killed / path.name

@@ -76,10 +76,10 @@ def test_a_cluster_in_a_thread_leaves_nothing() -> None:
 async def test_a_reset_leaves_a_whole_cluster_with_nothing_in_it() -> None:
     async with Cluster(3) as cluster:
         for _ in range(3):
-            cluster.faults.add(api="Metadata", close=True)
             await cluster.create_topic("orders", 2)
             assert await cluster.produce("orders", b"1") == 0
             leader = await cluster.leader_of("orders")
+            cluster.faults.add(api="Metadata", close=True)  # later than the topic, which brokers that reach no other wait for
             await cluster.kill(leader)
             cluster.faults[leader % 3 + 1].add(disk_error="EIO")
             await cluster.reset()
