@@ -6,11 +6,12 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Callable
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -177,22 +178,21 @@ def test_kills_in_the_middle_of_batches_lose_and_double_nothing(
     where = ["--bootstrap-server", spark_broker.bootstrap, "--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=2"]
     job = ["--topic", topic, "--batch-records", "250", "--compact-after", "20"]
     command = interpreted_job("archive", str(path), *where, *job)
-    kills, moment = 0, random.Random(1)
-    for _ in range(2):
-        before = _commits(path)
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, process_group=0)
-        try:
-            until(partial(_has_gone_on, process, path, before), "a commit of the archive", LONG_WAIT_S)
-            time.sleep(moment.random())  # somewhere in the batches that follow
-            kills += process.poll() is None
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.communicate(timeout=WAIT_S)
-    assert kills == 2
-    run(spark, ArchiveOptions(bootstrap=spark_broker.bootstrap, path=path, topics=(topic,)))
-    assert in_the_archive(spark, path) == in_the_log(spark, spark_broker.bootstrap, topic)
-    assert verify(spark, path).records == 6000
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, process_group=0)
+    try:
+        until(lambda: process.poll() is not None or _commits(path) > 0, "a commit of the archive", LONG_WAIT_S)
+        time.sleep(random.Random(1).random())  # somewhere in the batches that follow
+        assert process.poll() is None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate(timeout=WAIT_S)
+    log = in_the_log(spark, spark_broker.bootstrap, topic)
+    options = ArchiveOptions(bootstrap=spark_broker.bootstrap, path=path, topics=(topic,), batch_records=2000)
+    for left in _left_by_kills_at_a_commit(spark, options):
+        run(spark, replace(options, path=left))
+        assert in_the_archive(spark, left) == log
+        assert verify(spark, left).records == 6000
 
 
 def test_ctrl_c_stops_a_continuous_run_that_continues_later(
@@ -244,8 +244,22 @@ def test_the_archive_waits_for_a_broker_and_reports_its_end_in_one_line(
     assert in_the_archive(spark, path) == in_the_log(spark, broker.bootstrap, topic)
 
 
-def _has_gone_on(process: subprocess.Popen[bytes], path: Path, before: int) -> bool:
-    return process.poll() is not None or _commits(path) > before
+def _left_by_kills_at_a_commit(spark: SparkSession, options: ArchiveOptions) -> list[Path]:
+    """Run a batch. Return copies of the archive as kills leave it before and after its commit: Spark has not noted the batch."""
+    commit, copies = Archive.commit, [options.path.with_name(name) for name in ("before", "after")]
+
+    def copy_around_commit(self: Archive, *arguments: object, **named: object) -> None:
+        shutil.copytree(options.path, copies[0])
+        commit(self, *arguments, **named)  # type: ignore[arg-type]
+        shutil.copytree(options.path, copies[1])
+        raise RuntimeError("killed")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Archive, "commit", copy_around_commit)
+        with pytest.raises(PipelineError, match="raised by the Python Proxy"):
+            run(spark, options)
+    assert _commits(copies[1]) == _commits(copies[0]) + 1
+    return copies
 
 
 def _commits(path: Path) -> int:
