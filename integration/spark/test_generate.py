@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from integration.spark.plans import interpreted_job
 from pybroker.client.partitioner import murmur2
 from pybroker.spark import generate
 from pybroker.spark.cluster import Cluster
@@ -116,9 +116,8 @@ def test_a_refusal_is_one_line(spark: SparkSession) -> None:
 
 def test_the_command_prints_what_it_wrote(spark_broker: BrokerProcess) -> None:
     topic = unique("generated")
-    pybroker = [sys.executable, "-m", "pybroker", "spark"]
     where = ["--bootstrap-server", spark_broker.bootstrap, "--master", "local[1]"]
-    command = [*pybroker, "generate", *where, "--topic", topic, "--count", "1000", "--size", "50", "--partitions", "2"]
+    command = interpreted_job("generate", *where, "--topic", topic, "--count", "1000", "--size", "50", "--partitions", "2")
     run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     assert run.stdout.startswith("1,000 records, 0.1 MB in ")
     assert all(line.startswith("generate: ") for line in run.stderr.splitlines())  # progress, if the run takes long
