@@ -32,7 +32,8 @@ WAITING: Final = (
     "image/test_container.py", "cluster/test_faults.py", "transactions/test_transaction_loops.py",
     "groups/test_groups_clients.py", "network/test_fuzz_network.py", "groups/test_groups_migration.py", "adoption/test_leave.py",
     "groups/test_groups_java.py", "clients/test_old_clients_python.py", "tools/test_tools_compared.py", "adoption/test_adopt.py",
-    "cluster/test_kills.py", "durability/test_crash_recovery.py",
+    "cluster/test_kills.py", "durability/test_crash_recovery.py", "transactions/test_transactions_java.py",
+    "tools/test_commands_story.py", "tools/test_commands_java.py", "testing_kit/test_plugin.py", "testing_kit/test_remote.py",
 )  # fmt: skip
 """The files without Spark that take longest, half a minute and more, and mostly wait: they begin while those with Spark compute.
 

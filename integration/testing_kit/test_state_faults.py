@@ -16,6 +16,7 @@ import pytest
 
 from integration.testing_kit.test_faults import COUNT, VALUES, with_aiokafka, with_confluent, with_kafka_python
 from pybroker.testing import Broker, Cluster, ThreadBroker, ThreadCluster
+from testing.clients.group_member import has_forgotten_its_join
 from testing.clients.java_clients import JavaClients
 from testing.waiting import WAIT_S, Deadline, until
 
@@ -173,6 +174,10 @@ class OfConfluent(Member):
 class OfKafkaPython(Member, kafka.ConsumerRebalanceListener):
     def __init__(self, bootstrap: str, _protocol: str) -> None:
         super().__init__()
+        self._begin(bootstrap)
+
+    def _begin(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
         self._consumer = kafka.KafkaConsumer(
             bootstrap_servers=bootstrap, group_id="readers", auto_offset_reset="earliest", enable_auto_commit=False,
             session_timeout_ms=6000, heartbeat_interval_ms=100, retry_backoff_ms=20,
@@ -189,6 +194,9 @@ class OfKafkaPython(Member, kafka.ConsumerRebalanceListener):
         self.note("lost", lost)
 
     def poll(self) -> None:
+        if not self.events and has_forgotten_its_join(self._consumer):  # when it joined before it had the topic's metadata
+            self.close()
+            self._begin(self._bootstrap)
         for records in self._consumer.poll(timeout_ms=50).values():
             self.read += [record.value for record in records]
             self._consumer.commit()
