@@ -83,7 +83,8 @@ def _sent(endpoint: Endpoint, security: Security, ask: Ask) -> Any:
     try:
         connected = security.over(socket.create_connection(endpoint, CONNECT_S), endpoint.host)
         with Frames(connected, address=name, client_id=OWN) as frames:
-            security.log_in(frames)
-            return Connection(frames).call(ask.request, ask.version)
+            connection = Connection(frames)
+            security.log_in(connection)
+            return connection.call(ask.request, ask.version)
     except (ClientError, OSError) as error:
         raise AdminError(UNAVAILABLE, f"The broker {ask.node} at {name} does not respond: {error}") from error

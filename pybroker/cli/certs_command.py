@@ -43,6 +43,16 @@ Brokers are reached as: {hosts}
 The client's principal is User:CN=client"""
 
 
+_OUTPUT_OF_USERS = """
+server.properties, for users in the place of clients' certificates:
+  listeners=SASL_SSL://:9093
+  sasl.enabled.mechanisms=SCRAM-SHA-512
+  ssl.keystore.type=PEM
+  ssl.keystore.location={folder}/broker.pem
+and the line in {folder}/users.properties
+
+The settings of each client, with its password, are in: {files}"""
+
 MECHANISM = "SCRAM-SHA-512"
 USERS = "pybroker.scram.users"
 _CLIENT = """\
@@ -68,13 +78,18 @@ def command(folder: Path, hosts: tuple[str, ...], users: tuple[str, ...]) -> Non
     """
     if wrong := [name for name in users if re.fullmatch(r"[\w.-]+", name) is None]:
         raise click.BadParameter(f"{wrong[0]!r} has other characters than letters, digits and _.-", param_hint="--user")
+    if wrong := [host for host in hosts if re.fullmatch(r"[\w.:*-]+", host) is None]:
+        raise click.BadParameter(f"{wrong[0]!r} is no name or address of a host", param_hint="--host")
     try:
         from pybroker.security.tls import certificates
     except ImportError as error:
         raise click.ClickException(f"pybroker certs needs the package cryptography: {extras.command('security')}") from error
 
     folder = folder.absolute()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise click.ClickException(f"cannot make the folder {folder}: {error.strerror}") from error
     names = tuple(dict.fromkeys((*hosts, "localhost", "127.0.0.1", "::1", *_own_hosts())))
     key, authority = folder / "ca.key", folder / "ca.pem"
     if key.exists() and authority.exists():
@@ -97,8 +112,9 @@ def command(folder: Path, hosts: tuple[str, ...], users: tuple[str, ...]) -> Non
         _write(folder / "client.pem", client.key_pem() + client.certificate_pem() + signer.certificate_pem())
     _write_users(folder, users)
     click.echo(_OUTPUT.format(folder=folder, hosts=", ".join(names)))
-    for name in users:
-        click.echo(f"The settings of {name} are in {folder / name}.properties, with a password")
+    if users:
+        files = ", ".join(f"{folder / name}.properties" for name in users)
+        click.echo(_OUTPUT_OF_USERS.format(folder=folder, files=files))
 
 
 def _write_users(folder: Path, users: tuple[str, ...]) -> None:

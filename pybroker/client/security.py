@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pybroker.client.connection import Connection
 from pybroker.client.errors import LoginError
 from pybroker.config.listeners import has_logins, has_tls
 from pybroker.config.server_settings import SECURITY_PROTOCOLS
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from ssl import SSLContext
 
-    from pybroker.client.frames import Frames
+    from pybroker.client.connection import Connection
     from pybroker.security.sasl.client_login import ClientLogin
 
 PROTOCOL = "security.protocol"
@@ -39,14 +38,17 @@ class Security:
         """Return a socket with TLS over a connected one, if there is TLS; the certificate must have the host. Raises OSError."""
         return connected if self._tls is None else self._tls.wrap_socket(connected, server_hostname=host)
 
-    def log_in(self, frames: Frames) -> None:
-        """Log in on a new connection, if there is a login. Raises ClientError."""
+    def log_in(self, connection: Connection) -> bool:
+        """Log in on a new connection, and return whether there is a login. Raises ClientError.
+
+        It asks which versions the broker serves, unless the connection knows them: Apache Kafka closes a connection that asks
+        twice before its login.
+        """
         if self._login is None:
-            return
+            return False
         from pybroker.security.sasl.exchange import SaslError  # noqa: PLC0415  only for a login
 
-        connection = Connection(frames)
-        if (code := connection.ask_versions(0)) != ErrorCode.NONE:
+        if not connection.versions and (code := connection.ask_versions(0)) != ErrorCode.NONE:
             raise LoginError(f"ApiVersions has the error code {code}")
         requests = self._login.requests()
         try:
@@ -54,7 +56,7 @@ class Security:
             while True:
                 request = requests.send(connection.call(request))
         except StopIteration:
-            return
+            return True
         except SaslError as error:
             raise LoginError(str(error)) from error
 

@@ -156,7 +156,7 @@ def _converse(found: Look, at: _Connected, security: Security | None = None) -> 
     try:
         if security is not None:
             at.report("TLS and login as the client's properties have them")
-            security.log_in(frames)
+            security.log_in(connection)
         found.response = _response(connection)
     except LoginError as error:
         found.refusal = str(error)

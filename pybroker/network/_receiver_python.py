@@ -363,4 +363,5 @@ class Receiver:
 def _size_reason(size: int, *, request_bytes_max: int) -> str:
     if size <= 0:
         return f"a request of {size} bytes"
-    return f"a request of {size} bytes is larger than socket.request.max.bytes ({request_bytes_max})"
+    bound = f"socket.request.max.bytes ({request_bytes_max}), which before a login is sasl.server.max.receive.size"
+    return f"a request of {size} bytes is larger than {bound}"

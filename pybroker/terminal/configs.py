@@ -139,6 +139,8 @@ def change_quotas(cluster: Cluster, entity: Mapping[str, str], changed: Mapping[
         try:
             operations.append(OpData(key=key, value=float(text), remove=False))
         except ValueError:
+            if key.startswith("SCRAM-"):
+                raise FailedError(f"{key} is no quota: pybroker tool kafka-configs sets the credentials of a user") from None
             raise FailedError(f"{key}={text}: must be a number") from None
     operations += [OpData(key=key, value=0.0, remove=True) for key in unset]
     parts = [EntityData(entity_type=kind, entity_name=name or None) for kind, name in entity.items()]

@@ -87,14 +87,19 @@ def _greeted(host: str, port: int, *, attempt_s: float, response_s: float, secur
         connected = security.over(connected, host)
     connection = Frames(connected, address=f"{host}:{port}", client_id=CLIENT_ID)
     try:
-        connection.ask(API_VERSIONS, version=0)
-        if security is not None:
-            security.log_in(connection)
+        if security is None or not _logged_in(connection, security):
+            connection.ask(API_VERSIONS, version=0)
     except ClientError:
         connection.close()
         raise
     connected.settimeout(response_s)
     return connection
+
+
+def _logged_in(connection: Frames, security: Security) -> bool:
+    from pybroker.client.connection import Connection
+
+    return security.log_in(Connection(connection))
 
 
 def _encoded(host: str) -> bytes | str:

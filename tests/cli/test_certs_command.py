@@ -57,5 +57,23 @@ def test_users_have_passwords_of_their_own_in_files_for_clients_and_brokers(tmp_
     )
     assert not any(password in output for password in passwords)
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
+    lines = output.partition("certificates:\n")[2].partition("and the line")[0]
+    settings = parse_properties(lines)
+    texts = {**settings, **parse_properties((folder / "users.properties").read_text())}
+    config = load_texts([{key: ("file", text) for key, text in texts.items()}]).config
+    ListenerTls(settings_of_listener(config, "SASL_SSL"), is_for_brokers=True)
+    assert (config.listeners, config.sasl_enabled_mechanisms) == ("SASL_SSL://:9093", ("SCRAM-SHA-512",))
     refused = CliRunner().invoke(command, [str(folder), "--user", "../x"])
     assert refused.exit_code == 2
+
+
+def test_a_folder_that_cannot_be_made_and_a_name_of_no_host_are_one_line_each(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    refused = CliRunner().invoke(command, [str(file / "certs")])
+    assert refused.exit_code == 1
+    assert refused.output == f"Error: cannot make the folder {file}/certs: Not a directory\n"
+    refused = CliRunner().invoke(command, [str(tmp_path / "certs"), "--host", "bad host"])
+    assert refused.exit_code == 2
+    assert "'bad host' is no name or address of a host" in refused.output
+    assert not (tmp_path / "certs").exists()

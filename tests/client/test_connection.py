@@ -11,11 +11,15 @@ import pytest
 from pybroker.client.connection import Connection
 from pybroker.client.errors import ProtocolError
 from pybroker.client.frames import Frames
+from pybroker.client.security import security_of
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.codec import decode_request_header, encode_response, message_versions
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from pybroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from pybroker.protocol.messages.sasl_handshake import SaslHandshakeResponse
+from pybroker.tools import connection as tools
+from pybroker.tools.errors import CommandError
 
 
 class Peer:
@@ -105,3 +109,18 @@ def test_a_response_that_is_damaged_is_refused(peer: tuple[Connection, Peer]) ->
     with pytest.raises(ProtocolError, match=r"^the response cannot be read: ") as raised:
         connection.call(MetadataRequest(topics=[]), 2)
     assert raised.value.text.startswith("the server at kafka:9092 does not speak Kafka's protocol: ")
+
+
+def test_a_command_asks_for_versions_once_before_its_login(
+    peer: tuple[Connection, Peer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection, broker = peer  # Apache Kafka closes a connection that asks twice
+    monkeypatch.setattr(socket, "create_connection", lambda *_: connection.frames._socket)
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";'
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}
+    broker.serve((ApiKey.SASL_HANDSHAKE, 0, 1), (ApiKey.SASL_AUTHENTICATE, 0, 2))
+    refusal = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=["SCRAM-SHA-256"])
+    broker.respond(refusal, 1, 2)
+    with pytest.raises(CommandError, match="without PLAIN"):
+        tools.connect([("kafka", 9092)], security=security_of(login))
+    assert [broker.requested()[0] for _ in range(2)] == [ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE]
