@@ -50,6 +50,9 @@ NORMAL: Final[tuple[tuple[str, str], ...]] = (
     (r"\b\d{4}-\d\d-\d\dT\d\d:\d\d\b", "<time>"),
 )
 
+OF_A_SET: Final = re.compile(
+    r"(Invalid state list .* Valid states are: |Quota configs for .* are |.* only supports operations )(.*)"
+)
 
 MARK: Final = re.compile(r"(\$[~<]?|[>&]|##) ")
 """The beginning of a step's line, which is the beginning of no line that a tool prints."""
@@ -65,7 +68,7 @@ def normal(text: str) -> list[str]:
             continue
         for pattern, replacement in NORMAL:
             line = re.sub(pattern, replacement, line)
-        if (match := re.match(r"(Invalid state list .* Valid states are: |Quota configs for .* are )(.*)", line)) is not None:
+        if (match := OF_A_SET.match(line)) is not None:
             line = match[1] + ", ".join(sorted(match[2].split(", ")))  # a set, in the order of hashes
         lines.append(line.rstrip())
     return lines

@@ -1,6 +1,6 @@
 """kafka-acls: creates, removes and lists ACLs.
 
-Source: kafka.admin.AclCommand.
+Source: kafka.admin.AclCommand, AclEntry.
 """
 
 from __future__ import annotations
@@ -49,6 +49,15 @@ TYPES = {
     "user-principal": ResourceType.USER,
 }
 CLUSTER = ResourcePattern(ResourceType.CLUSTER, CLUSTER_NAME)
+SUPPORTED = {
+    ResourceType.TOPIC: "Read, All, AlterConfigs, DescribeConfigs, Delete, Write, Alter, Create, Describe",
+    ResourceType.GROUP: "Delete, Describe, Read, All",
+    ResourceType.CLUSTER: "All, AlterConfigs, DescribeConfigs, IdempotentWrite, Alter, ClusterAction, Create, Describe",
+    ResourceType.TRANSACTIONAL_ID: "Write, Describe, All",
+    ResourceType.DELEGATION_TOKEN: "Describe, All",
+    ResourceType.USER: "CreateTokens, DescribeTokens, All",
+}
+"""The operations on a type of resources, in an order that Kafka 3.9 has; of up to four it differs between runs."""
 WITH_ROLES = ("operation", "deny-principal", "deny-host")
 NO_RESOURCE = (
     "You must provide at least one resource: --topic <topic> or --cluster or --group <group> or --delegation-token"
@@ -60,6 +69,12 @@ USER_VERSION = 3
 
 Entry = tuple[str, str, AclOperation, PermissionType]
 """A principal, a host, an operation and a permission."""
+ByPattern = dict[ResourcePattern, list[Entry]]
+"""ACLs by their resources."""
+
+
+class _EntryError(Exception):
+    """An ACL that cannot be; Kafka's tool fails when it makes it, after it has read the command line."""
 
 
 def main(tool: str, arguments: list[str]) -> int:
@@ -68,14 +83,15 @@ def main(tool: str, arguments: list[str]) -> int:
     _check(options)
     target = Target(options.value("bootstrap-server") or "", client_properties(options.value("command-config")))
     try:
+        by_pattern = {} if options.has("list") else _by_pattern(options)
         with Admin(target) as admin:
             if options.has("add"):
-                _add(admin, options)
+                _add(admin, by_pattern)
             elif options.has("remove"):
-                _remove(admin, options)
+                _remove(admin, by_pattern, is_forced=options.has("force"))
             else:
                 _list(admin, options)
-    except (ClientError, RefusedError) as error:
+    except (ClientError, RefusedError, _EntryError) as error:
         print(f"Error while executing ACL command: {error}")
         return FAILED
     return 0
@@ -116,7 +132,7 @@ def _patterns(options: Options, *, is_required: bool = True) -> list[ResourcePat
     pattern_type = _pattern_type(options)
     found = [ResourcePattern(TYPES[one], name.strip(), pattern_type) for one in LISTS for name in options.values(one)]
     if pattern_type is PatternType.LITERAL and options.has("cluster", "idempotent"):
-        found.append(CLUSTER)
+        found.insert(len(options.values("topic")), CLUSTER)  # in Kafka's order: only the first error is printed
     if not found and is_required:
         raise CommandError(NO_RESOURCE)
     return list(dict.fromkeys(found))
@@ -130,12 +146,33 @@ def _entries(options: Options, operations: list[AclOperation]) -> list[Entry]:
             if ":" not in principal:
                 raise CommandError(f"expected a string in format principalType:principalName but got {principal}")
             entries += [(principal.strip(), host, operation, permission) for operation in operations for host in hosts]
+    if any(operation is AclOperation.ANY for _, _, operation, _ in entries):
+        raise _EntryError("operation must not be ANY")
     return list(dict.fromkeys(entries))
 
 
-def _by_pattern(options: Options) -> dict[ResourcePattern, list[Entry]]:
-    """Return the ACLs that the options mean, by their resources. Raises CommandError."""
-    patterns, found = _patterns(options), dict[ResourcePattern, list[Entry]]()
+def _by_pattern(options: Options) -> ByPattern:
+    """Return the ACLs that the options mean. Raises CommandError, _EntryError."""
+    pattern_type = _pattern_type(options)
+    if options.has("add") and pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
+        raise CommandError(f"A '--resource-pattern-type' value of '{pattern_type.name}' is not valid when adding acls.")
+    found = _of_roles(options) if options.has("producer", "consumer") else _of_operations(options)
+    for pattern, entries in found.items():
+        supported = SUPPORTED[pattern.resource_type]
+        if not {words(operation) for _, _, operation, _ in entries}.issubset(supported.split(", ")):
+            raise CommandError(f"ResourceType {pattern.resource_type.name} only supports operations {supported}")
+    if options.has("add") and not all(found.values()):
+        raise CommandError("You must specify one of: --allow-principal, --deny-principal when trying to add ACLs.")
+    return found
+
+
+def _of_operations(options: Options) -> ByPattern:
+    operations = [_operation(text) for text in options.values("operation")] or [AclOperation.ALL]
+    return dict.fromkeys(_patterns(options), _entries(options, operations))
+
+
+def _of_roles(options: Options) -> ByPattern:
+    patterns, found = _patterns(options), ByPattern()
 
     def add(kind: ResourceType, *operations: AclOperation) -> None:
         for one in patterns:
@@ -150,30 +187,18 @@ def _by_pattern(options: Options) -> dict[ResourcePattern, list[Entry]]:
     if options.has("consumer"):
         add(ResourceType.TOPIC, AclOperation.READ, AclOperation.DESCRIBE)
         add(ResourceType.GROUP, AclOperation.READ)
-    if not options.has("producer", "consumer"):
-        entries = _entries(options, [_operation(text) for text in options.values("operation")] or [AclOperation.ALL])
-        found = dict.fromkeys(patterns, entries)
     return found
 
 
 def _operation(text: str) -> AclOperation:
-    name = text.strip().upper()
+    """Return the operation with this name in any case, such as AlterConfigs; UNKNOWN if there is none."""
     by_word = {words(one).upper(): one for one in AclOperation}
-    found = AclOperation.__members__.get(name) or by_word.get(name)
-    if found in (None, AclOperation.UNKNOWN, AclOperation.ANY):
-        raise CommandError(f"ResourceType does not support operation {text.strip()}")
-    return found
+    return by_word.get(text.strip().upper(), AclOperation.UNKNOWN)
 
 
-def _add(admin: Admin, options: Options) -> None:
+def _add(admin: Admin, by_pattern: ByPattern) -> None:
     from pybroker.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 
-    if _pattern_type(options) not in (PatternType.LITERAL, PatternType.PREFIXED):
-        name = _pattern_type(options).name
-        raise CommandError(f"A '--resource-pattern-type' value of '{name}' is not valid when adding acls.")
-    by_pattern = _by_pattern(options)
-    if not all(by_pattern.values()):
-        raise CommandError("You must specify one of: --allow-principal, --deny-principal when trying to add ACLs.")
     for pattern, entries in by_pattern.items():
         print(f"Adding ACLs for resource `{_shown(pattern)}`: \n {_lines(entries)} \n")
         creations = [
@@ -192,17 +217,17 @@ def _add(admin: Admin, options: Options) -> None:
             check(result.error_code, result.error_message)
 
 
-def _remove(admin: Admin, options: Options) -> None:
+def _remove(admin: Admin, by_pattern: ByPattern, *, is_forced: bool) -> None:
     from pybroker.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 
-    for pattern, entries in _by_pattern(options).items():
+    for pattern, entries in by_pattern.items():
         if entries:
             question = (
                 f"Are you sure you want to remove ACLs: \n {_lines(entries)} \n from resource filter `{_shown(pattern)}`? (y/n)"
             )
         else:
             question = f"Are you sure you want to delete all ACLs for resource filter `{_shown(pattern)}`? (y/n)"
-        if not options.has("force") and input(f"{question} `{_shown(pattern)}`? (y/n)\n").strip().lower() != "y":
+        if not is_forced and input(f"{question} `{_shown(pattern)}`? (y/n)\n").strip().lower() != "y":
             continue
         selected: list[tuple[str | None, str | None, int, int]] = [*entries]
         filters = [

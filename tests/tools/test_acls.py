@@ -93,7 +93,6 @@ def test_acls_of_a_principal_are_listed(monkeypatch: pytest.MonkeyPatch, capsys:
         ("--add --topic t", "You must specify one of: --allow-principal, --deny-principal when trying to add ACLs."),
         ("--add --allow-principal User:a", acls.NO_RESOURCE),
         ("--add --allow-principal a --topic t", "expected a string in format principalType:principalName but got a"),
-        ("--add --allow-principal User:a --operation Sing --topic t", "ResourceType does not support operation Sing"),
         ("--add --allow-principal User:a --producer", "With --producer you must specify a --topic"),
         ("--list --producer --topic t", 'Option "[list]" can\'t be used with option "[producer]"'),
         ("--remove --principal User:a", "The --principal option is only available if --list is set"),
@@ -109,3 +108,45 @@ def test_command_lines_that_mean_nothing(monkeypatch: pytest.MonkeyPatch, words:
     with pytest.raises(CommandError) as caught:
         acls.main("kafka-acls", [*AT, *words.split()])
     assert str(caught.value) == line
+
+
+OF_TOPICS = "TOPIC only supports operations Read, All, AlterConfigs, DescribeConfigs, Delete, Write, Alter, Create, Describe"
+OF_CLUSTERS = (
+    "CLUSTER only supports operations All, AlterConfigs, DescribeConfigs, IdempotentWrite, Alter, ClusterAction, Create, Describe"
+)
+
+
+@pytest.mark.parametrize("action", ["--add", "--remove --force"])
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("--operation Foo --topic t", OF_TOPICS),
+        ("--operation Unknown --topic t", OF_TOPICS),
+        ("--operation describe_configs --topic t", OF_TOPICS),
+        ("--operation CreateTokens --group g --topic t", OF_TOPICS),
+        ("--operation Create --group g --topic t", "GROUP only supports operations Delete, Describe, Read, All"),
+        ("--operation Read --operation Create --group g", "GROUP only supports operations Delete, Describe, Read, All"),
+        ("--operation Write --operation Delete --group g --cluster", OF_CLUSTERS),
+        ("--operation ClusterAction --transactional-id i", "TRANSACTIONAL_ID only supports operations Write, Describe, All"),
+        ("--operation Alter --delegation-token d", "DELEGATION_TOKEN only supports operations Describe, All"),
+        ("--operation Alter --user-principal User:b", "USER only supports operations CreateTokens, DescribeTokens, All"),
+    ],
+)
+def test_operations_that_a_type_of_resources_does_not_have(action: str, words: str, line: str) -> None:
+    """Kafka's tool prints these lines before it connects to a broker, and so do we: nothing listens at this address."""
+    with pytest.raises(CommandError) as caught:
+        acls.main("kafka-acls", [*AT, *f"{action} --allow-principal User:a {words}".split()])
+    assert str(caught.value) == f"ResourceType {line}"
+
+
+def test_the_operation_any_is_for_filters(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    words = "--add --allow-principal User:a --operation Create --operation Any --group g"
+    assert acls.main("kafka-acls", [*AT, *words.split()]) == 1
+    assert capsys.readouterr().out == "Error while executing ACL command: operation must not be ANY\n"
+    (request,) = run(monkeypatch, "--remove --force --operation Any --topic t")
+    assert len(request.filters) == 1
+
+
+def test_names_of_operations_have_any_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    (request,) = run(monkeypatch, "--add --allow-principal User:a --operation describeconfigs --operation READ --topic t")
+    assert [one.operation for one in request.creations] == [10, 3]
