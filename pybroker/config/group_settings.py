@@ -114,8 +114,26 @@ class Family(NamedTuple):
 
 
 FAMILIES: Final = (
-    Family("ssl.", "Java classes and providers for TLS: OpenSSL does it here."),
-    Family("sasl.", "The parts of SASL that are for clients, or for Kerberos.", _LATER),
+    *(
+        Family(f"ssl.{name}", "Java classes and providers for TLS: OpenSSL does it here.")
+        for name in (
+            *("engine.factory.class", "keymanager.algorithm", "provider", "secure.random.implementation"),
+            "trustmanager.algorithm",
+        )
+    ),
+    Family("ssl.allow.dn.changes", "Checks of a new key store: the broker takes each that it can read."),
+    Family("ssl.allow.san.changes", "Checks of a new key store: the broker takes each that it can read."),
+    Family("sasl.jaas.config", "A login module stands behind a listener and a mechanism: listener.name.*.", _LATER),
+    Family("sasl.kerberos.", "Kerberos.", _LATER),
+    Family("sasl.mechanism.controller.protocol", "Logins at Kafka's controller.", _LATER),
+    *(
+        Family(f"sasl.{name}", "The parts of SASL that are for clients.", _LATER)
+        for name in (
+            *("client.callback.handler.class", "login.", "oauthbearer.assertion.", "oauthbearer.client.credentials."),
+            *("oauthbearer.jwt.retriever.class", "oauthbearer.scope", "oauthbearer.token.endpoint.url"),
+        )
+    ),
+    Family("sasl.oauthbearer.jwt.validator.class", "The Java class that checks tokens.", _LATER),
     Family("listener.name.", "Properties of one listener. Those of TLS, logins and limits have an effect.", _LATER),
     Family("client.quota.callback.class", "Quotas.", _LATER),
     Family("principal.builder.class", "The name of a connection's user.", _LATER),

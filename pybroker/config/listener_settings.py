@@ -12,12 +12,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pybroker.config.http_listeners import ADMIN_NAME, METRICS_NAME
 from pybroker.config.sasl_settings import OAUTHBEARER_SETTINGS
 from pybroker.config.setting import Kind
 from pybroker.config.table import BROKER_SETTINGS
 from pybroker.config.tls_settings import TLS_SETTINGS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pybroker.config.broker import BrokerConfig
     from pybroker.config.setting import Setting, Value
 
@@ -37,6 +40,17 @@ def is_of_listener(name: str) -> bool:
         return False
     own = name_behind(name)
     return own in OF_LISTENERS or own.partition(".")[2] in OF_LISTENERS
+
+
+def names_of_no_listener(names: Iterable[str], config: BrokerConfig) -> tuple[list[str], list[str]]:
+    """Return the names of properties that are for a listener that the broker does not have, and the listeners that it has.
+
+    Listeners are in lower case. `metrics` and `admin`, those of the pages over HTTP, always count as had. Raises ConfigError.
+    """
+    own = (*config.dropped_listeners, *(endpoint.listener_name for endpoint in config.endpoints))
+    listeners = list(dict.fromkeys(name.lower() for name in (*own, *(config.controller_listener_names or ()))))
+    prefixes = tuple(f"{PREFIX}{name}." for name in (*listeners, ADMIN_NAME, METRICS_NAME))
+    return [name for name in names if name.startswith(PREFIX) and not name.startswith(prefixes)], listeners
 
 
 def is_password(name: str) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from pybroker.config.broker import BrokerConfig
 from pybroker.config.environment import ADVERTISED, ADVERTISED_LISTENERS, PREFIX, properties_of_environment, property_name
-from pybroker.config.listener_settings import is_of_listener, is_password
+from pybroker.config.listener_settings import is_of_listener, is_password, names_of_no_listener
 from pybroker.config.listeners import with_address
 from pybroker.config.properties import PropertiesError, parse_properties
 from pybroker.config.providers import KEY, resolved
@@ -187,7 +187,9 @@ def _remarks(merged: Texts, config: BrokerConfig, *, is_listener_set: bool) -> t
             later.append(name)
         elif effect is Effect.NEVER:
             never.append(name)
-    warnings = [*unknown, *_line("without effect in this version", later)]
+    nowhere, listeners = names_of_no_listener(merged, config)
+    no_listener = f"no such listener (there are {', '.join(listeners)}, in lower case)"
+    warnings = [*unknown, *_line(no_listener, nowhere), *_line("without effect in this version", later)]
     if "advertised.listeners" in merged and not is_listener_set:
         default = BROKER_SETTINGS["listeners"].format(BROKER_SETTINGS["listeners"].default)
         warnings.append(f"advertised.listeners is set and listeners is not: only clients of this machine reach {default}")

@@ -46,7 +46,8 @@ TLS_SETTINGS: Final = (
     ),
     Setting(
         "ssl.enabled.protocols", _T, ("TLSv1.2", "TLSv1.3"),
-        "The versions of TLS, of which the newest that both sides have is used.",
+        "The versions of TLS, of which the newest that both sides have is used. OpenSSL may refuse TLSv1 and TLSv1.1, as it does"
+        " at the security level of most systems: then no client connects where only these are enabled.",
         all_of(*TLS_PROTOCOLS),
     ),
     Setting(

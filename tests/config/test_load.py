@@ -57,6 +57,22 @@ def test_an_unknown_name_is_a_warning_with_its_origin(tmp_path: Path) -> None:
     )
 
 
+def test_settings_of_a_listener_that_is_not_there_are_a_warning() -> None:
+    overrides = {
+        "listeners": "IN://:9092,OUT_1://:9094,CONTROLLER://:9093",
+        "listener.security.protocol.map": "IN:PLAINTEXT,OUT_1:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.listener.names": "CONTROLLER,ELSEWHERE",
+        "inter.broker.listener.name": "IN",
+    }
+    theirs = ("in", "out_1", "controller", "elsewhere", "metrics", "admin")
+    names = [f"listener.name.{listener}.ssl.client.auth" for listener in (*theirs, "nope", "IN", "out")]
+    (warning,) = load(overrides=overrides | dict.fromkeys(names, "required")).warnings
+    assert warning == (
+        "no such listener (there are controller, in, out_1, elsewhere, in lower case):"
+        " listener.name.nope.ssl.client.auth, listener.name.IN.ssl.client.auth, listener.name.out.ssl.client.auth"
+    )
+
+
 def test_a_name_without_effect_is_logged_when_it_is_not_its_default() -> None:
     loaded = load(
         overrides={
@@ -161,9 +177,7 @@ def test_a_file_is_utf8_or_else_latin1(tmp_path: Path) -> None:
 def test_families_are_disjoint_and_hide_no_row() -> None:
     for name in BROKER_SETTINGS:
         family = family_of(name)
-        assert family is None or family.prefix in ("controller.", "metadata.", "metrics.", "sasl.", "ssl."), (
-            "a row inside a family comes first"
-        )
+        assert family is None or family.prefix in ("controller.", "metadata.", "metrics."), "a row inside a family comes first"
     prefixes = [family.prefix for family in FAMILIES]
     assert len({*prefixes}) == len(prefixes)
 
@@ -171,7 +185,12 @@ def test_families_are_disjoint_and_hide_no_row() -> None:
 @pytest.mark.parametrize(
     ("name", "prefix"),
     [
-        ("ssl.provider", "ssl."),
+        ("ssl.provider", "ssl.provider"),
+        ("ssl.provider.x", None),
+        ("ssl.clientauth", None),
+        ("ssl.keystore.filename", None),
+        ("sasl.enabled.mechanism", None),
+        ("sasl.kerberos.service.name", "sasl.kerberos."),
         ("ssl", None),
         ("sslx.keystore", None),
         ("metric.reporters", "metric.reporters"),
