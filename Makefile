@@ -117,15 +117,20 @@ environment: $(VENV)/.test  ## what the tests and benchmarks need, in .venv, the
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
 
-$(VENV)/.run: $(VENV)/bin/python $(SOURCES)
+# Also in an environment that was made by hand. What is installed there already stays as it is.
+$(VENV)/.pip: | $(VENV)/bin/python
+	@echo "Installing into $(VENV): a pip that knows dependency groups, which are new in 25.1"
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	touch $@
+
+$(VENV)/.run: $(VENV)/bin/python $(SOURCES) | $(VENV)/.pip
 	@echo "Installing pybroker into $(VENV) and compiling its native parts: about a minute, and again only when their sources change"
 	$(BIN)/python -m pip install --quiet --editable .
 	$(COMPILE)
 	touch $@
 
-$(VENV)/.unit: $(VENV)/bin/python $(SOURCES)
+$(VENV)/.unit: $(VENV)/bin/python $(SOURCES) | $(VENV)/.pip
 	$(call INSTALL_MANY,--editable . --group unit,pybroker with its native parts and what its tests need (some minutes))
 	touch $(VENV)/.run $@
 
@@ -138,7 +143,7 @@ $(VENV)/.containers: $(VENV)/.test
 	$(call INSTALL_MANY,--group containers,what the container tests need)
 	touch $@
 
-$(VENV)/.audit: $(VENV)/bin/python pyproject.toml
+$(VENV)/.audit: $(VENV)/bin/python pyproject.toml | $(VENV)/.pip
 	@echo "Installing into $(VENV): what makes a bill of materials, and looks for vulnerabilities"
 	$(BIN)/python -m pip install --quiet --group audit
 	touch $@

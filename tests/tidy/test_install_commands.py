@@ -36,7 +36,7 @@ def test_extras_are_for_users_and_groups_for_tests() -> None:
 
 def test_make_prints_what_it_does_before_it_installs() -> None:
     recipes = re.findall(r"^\$\(VENV\)/\.(\w+):.*\n\t(.*)", text(ROOT / "Makefile"), re.MULTILINE)
-    assert [name for name, _ in recipes] == ["run", "unit", "test", "containers", "audit"]
+    assert [name for name, _ in recipes] == ["pip", "run", "unit", "test", "containers", "audit"]
     for name, first in recipes:
         assert first.startswith(('@echo "Installing ', "$(call INSTALL_MANY,")), name
     assert '\ndefine INSTALL_MANY\n@echo "Installing into $(VENV): $(2)"\n' in text(ROOT / "Makefile")
