@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from kafka import KafkaConsumer, KafkaProducer
 
 from pybroker.security.tls.certificates import issued
@@ -133,6 +133,24 @@ def test_a_new_certificate_is_used_without_a_restart(
     assert serial() == before
     stores.pem("broker", issued(stores.authority, "CN=broker", ["localhost"]))
     until(lambda: serial() != before, "the new certificate")
+
+
+def test_a_certificate_that_cannot_be_used_is_refused(stores: Stores, start_broker: Callable[..., BrokerProcess]) -> None:
+    broker = start_broker(stores.of_broker())
+    admin = AdminClient(librdkafka(stores, broker))
+    name, place = "listener.name.ssl.ssl.keystore.location", ConfigResource(ConfigResource.Type.BROKER, "1")
+
+    def change(path: str) -> None:
+        entry = ConfigEntry(name, path, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(place.restype, place.name, incremental_configs=[entry])
+        admin.incremental_alter_configs([resource])[resource].result(30)
+
+    with pytest.raises(KafkaException, match=f"/nope.pem for configuration {name}: cannot be read") as refusal:
+        change("/nope.pem")
+    assert refusal.value.args[0].code() == KafkaError.INVALID_REQUEST
+    assert name not in admin.describe_configs([place])[place].result(30)
+    change(stores.client)
+    assert admin.describe_configs([place])[place].result(30)[name].value == stores.client
 
 
 def test_our_tools_and_a_cluster_use_tls_in_both_directions(stores: Stores, tmp_path: Path) -> None:

@@ -413,6 +413,7 @@ class BrokerServer:
         self.tls = TlsReload([*self._listeners, *self._http_listeners])
         self.tls.configure(config)
         self.tls.begin(self._periodic)
+        self.controller.check = self.tls.check
         self.controller.subscribe(DynamicSettings(self.controller, self.services, self.replica_manager, self.server, self.tls))
         if self.membership.is_alone:
             await self.membership.join([])

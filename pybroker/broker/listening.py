@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +12,7 @@ from pybroker.broker.registration import inter_broker_listener
 from pybroker.config.http_listeners import ADMIN_NAME, METRICS_NAME
 from pybroker.config.listeners import has_logins, has_tls
 from pybroker.config.setting import ConfigError
+from pybroker.failures import drop_frames
 from pybroker.network.binding import bind_all
 from pybroker.network.limits import Listener
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
     from pybroker.config.listeners import Endpoint
     from pybroker.security.tls.listener import ListenerTls
+    from pybroker.security.tls.settings import TlsSettings
+    from pybroker.sharing.work import Work
 
 logger = logging.getLogger(__name__)
 
@@ -106,6 +110,16 @@ class TlsReload:
                 self._stamps[listener.name] = stamps
                 _load(listener, None)
 
+    def check(self, before: BrokerConfig, after: BrokerConfig) -> Work[None]:
+        """Make in a thread the TLS of each listener that has other settings in `after`, and drop it. Raises ConfigError."""
+        for listener in self._listeners:
+            settings = _settings_of(after, listener)
+            if settings != _settings_of(before, listener):
+                errors: list[ConfigError] = []
+                yield partial(_try, settings, errors)
+                if errors:
+                    raise errors[0]
+
     def configure(self, config: BrokerConfig) -> None:
         """Take over the settings in force, and read the stores of the listeners whose settings have changed."""
         for listener in self._listeners:
@@ -113,19 +127,33 @@ class TlsReload:
                 self._stamps[listener.name] = _stamps(listener.tls)
 
 
+def _settings_of(config: BrokerConfig, listener: Listener) -> TlsSettings:
+    from pybroker.security.tls.settings import settings_of_listener  # noqa: PLC0415  only where a listener has TLS
+
+    return settings_of_listener(config, listener.name, is_sasl=has_logins(listener.security_protocol))
+
+
+def _try(settings: TlsSettings, errors: list[ConfigError]) -> None:
+    """Make the TLS of these settings, or add the error. As in Kafka, the trust store is read also where no client needs one."""
+    from pybroker.security.tls.listener import ListenerTls  # noqa: PLC0415  only where a listener has TLS
+
+    try:
+        ListenerTls(settings, is_for_brokers=True)
+    except ConfigError as error:
+        errors.append(drop_frames(error))
+
+
 def _load(listener: Listener, config: BrokerConfig | None) -> bool:
     """Read the stores of a listener, with a line about what came of it. Without `config`, its settings are the same as before.
 
     Returns whether there was a reason to.
     """
-    from pybroker.security.tls.settings import settings_of_listener  # noqa: PLC0415  only where a listener has TLS
-
     tls = listener.tls
     assert tls is not None
     settings = tls.settings
     try:
         if config is not None:
-            settings = settings_of_listener(config, listener.name, is_sasl=has_logins(listener.security_protocol))
+            settings = _settings_of(config, listener)
             if settings == tls.settings:
                 return False
         tls.load(settings)

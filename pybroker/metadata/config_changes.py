@@ -9,7 +9,7 @@ nothing.
 
 Errors
     INVALID_CONFIG for a topic's unknown setting or bad value, and for list operations on a setting that is not a
-    list; INVALID_REQUEST for a setting that a broker cannot have; POLICY_VIOLATION for too many settings;
+    list; INVALID_REQUEST for a setting that a broker cannot have, or cannot use; POLICY_VIOLATION for too many settings;
     UNKNOWN_TOPIC_OR_PARTITION.
 
 Source: ConfigurationControlManager, ControllerConfigurationValidator, ConfigAdminManager; KIP-133, KIP-339.
@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from pybroker.config.dynamic import (
     CLIENT_METRICS_CONFIGS,
@@ -45,7 +45,7 @@ from pybroker.protocol.error_codes import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from pybroker.config.broker import BrokerConfig
     from pybroker.metadata.image import ClusterImage
-    from pybroker.sharing.work import Pausing
+    from pybroker.sharing.work import Work
 
 TOPIC_KIND: Final = "topic"
 
@@ -85,16 +85,24 @@ class ConfigChange:
     replaces_all: bool = False
 
 
+class CheckOfBroker(Protocol):
+    """Checks what only the running broker can, because its listeners and files decide."""
+
+    def __call__(self, before: BrokerConfig, after: BrokerConfig, /) -> Work[None]:
+        """Check that the broker can go from the settings in force, `before`, to others. Raises ConfigError."""
+
+
 class Settings(NamedTuple):
     """The broker's settings that a change is checked with.
 
     `static` is the configuration that the broker was started with, `current` the one in force. `unusable` are those limits of
-    connections whose hosts were looked up in vain.
+    connections whose hosts were looked up in vain. `check` is None before the broker listens.
     """
 
     static: BrokerConfig
     current: BrokerConfig
     unusable: Mapping[str, ConfigError]
+    check: CheckOfBroker | None = None
 
 
 def limits_to_set(changes: Sequence[ConfigChange]) -> set[str]:
@@ -108,7 +116,7 @@ def limits_to_set(changes: Sequence[ConfigChange]) -> set[str]:
     }
 
 
-def plan_config_changes(image: ClusterImage, settings: Settings, changes: Sequence[ConfigChange]) -> Pausing[Plan]:
+def plan_config_changes(image: ClusterImage, settings: Settings, changes: Sequence[ConfigChange]) -> Work[Plan]:
     """Make a plan with an error or None for each of `changes`, whose resources must be distinct. It yields after each."""
     plan = Plan()
     for change in changes:
@@ -117,11 +125,11 @@ def plan_config_changes(image: ClusterImage, settings: Settings, changes: Sequen
             plan.errors.append(None)
         except KafkaError as error:
             plan.errors.append(drop_frames(error))
-        yield
+        yield None
     return plan
 
 
-def _plan_one(plan: Plan, image: ClusterImage, settings: Settings, change: ConfigChange) -> Pausing[None]:
+def _plan_one(plan: Plan, image: ClusterImage, settings: Settings, change: ConfigChange) -> Work[None]:
     kind, name = change.resource
     topic = image.topics.get(name) if kind == TOPIC_KIND else None
     old = topic.configs if topic is not None else image.configs_of(kind, name)
@@ -221,7 +229,7 @@ def _check_topic(current: BrokerConfig, name: str, values: Mapping[str, str]) ->
         raise KafkaError(ErrorCode.INVALID_CONFIG, error.client_message) from error
 
 
-def _check_broker(image: ClusterImage, settings: Settings, name: str, values: Mapping[str, str]) -> Pausing[None]:
+def _check_broker(image: ClusterImage, settings: Settings, name: str, values: Mapping[str, str]) -> Work[None]:
     static = settings.static
     of_all = values if not name else image.configs_of(BROKER_KIND, "")
     of_this = values if name else image.configs_of(BROKER_KIND, str(static.node_id))
@@ -237,7 +245,9 @@ def _check_broker(image: ClusterImage, settings: Settings, name: str, values: Ma
             if configs not in checked:
                 checked.add(configs)
                 TopicConfig.resolve(config, topic.configs)
-            yield
+            yield None
+        if settings.check is not None:
+            yield from settings.check(settings.current, config)
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, error.client_message) from error
 

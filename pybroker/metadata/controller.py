@@ -43,7 +43,7 @@ from pybroker.config.hosts import HostLookups
 from pybroker.config.setting import ConfigError
 from pybroker.failures import drop_frames
 from pybroker.metadata import names
-from pybroker.metadata.config_changes import ConfigChange, Settings, limits_to_set, plan_config_changes
+from pybroker.metadata.config_changes import CheckOfBroker, ConfigChange, Settings, limits_to_set, plan_config_changes
 from pybroker.metadata.entries import (
     CLUSTER_ID_KEY,
     LEADER_EPOCH_KEY,
@@ -91,7 +91,7 @@ if TYPE_CHECKING:
     from pybroker.metadata.members import BrokerRegistration
     from pybroker.metadata.plan import Plan
     from pybroker.model import TopicPartition
-    from pybroker.sharing.work import Pausing
+    from pybroker.sharing.work import Pausing, Work
 
 logger = logging.getLogger(__name__)
 
@@ -122,6 +122,7 @@ class Controller:
         self._store, self._random = store, random or Random()  # noqa: S311 - spreads load
         self.hosts = hosts or HostLookups()
         self.static_config = self.config = config
+        self.check: CheckOfBroker | None = None
         self.broker_id = broker_id
         self.image: ClusterImage = empty_image(broker_id)
         self.producer_ids = ProducerIds(store)
@@ -217,7 +218,7 @@ class Controller:
         return await self._in_commits(
             changes,
             lambda some: self._carry_out(
-                lambda: plan_config_changes(self.image, Settings(self.static_config, self.config, unusable), some),
+                lambda: plan_config_changes(self.image, Settings(self.static_config, self.config, unusable, self.check), some),
                 validate_only=validate_only,
             ),
         )
@@ -317,7 +318,7 @@ class Controller:
                 if not isinstance(outcome, Conflict):
                     return floor
 
-    async def _carry_out(self, make_plan: Callable[[], Pausing[Plan]], *, validate_only: bool) -> Sequence[KafkaError | None]:
+    async def _carry_out(self, make_plan: Callable[[], Work[Plan]], *, validate_only: bool) -> Sequence[KafkaError | None]:
         async with self._one_change:
             while True:
                 plan = await complete(make_plan())
