@@ -48,7 +48,8 @@ async def _add_user(controller: Controller, user: _User) -> None:
     alteration = Alteration(user.name, mechanism.number, user.iterations, salt, salted_password)
     (error,) = await controller.carry_out(lambda: plan_alterations(controller.image, [alteration]))
     if error is not None:
-        bounds = f" (iterations from {ITERATIONS_MIN} to {ITERATIONS_MAX})" if "iterations" in error.message else ""
+        is_within = ITERATIONS_MIN <= user.iterations <= ITERATIONS_MAX
+        bounds = "" if is_within else f" (iterations from {ITERATIONS_MIN} to {ITERATIONS_MAX})"
         raise ConfigError(KEY, "[hidden]", f"cannot add user {user.name!r}: {error.message}{bounds}")
 
 
